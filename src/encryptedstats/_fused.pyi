@@ -4,6 +4,8 @@ from numpy.typing import NDArray
 
 _Array = NDArray[Any]
 
+POINTS: int
+
 def levels() -> tuple[str, ...]: ...
 def run(
     level: str,
@@ -20,5 +22,6 @@ def run(
     accumulators: _Array,
     scratch: _Array,
     kept: _Array,
+    branchings: _Array = ...,
     /,
 ) -> int: ...

@@ -718,7 +718,7 @@ def test_an_empty_array_can_be_encrypted_and_shown(toy: es.Owner) -> None:
 def test_representations_say_what_is_public_and_nothing_else(owner: es.Owner) -> None:
     x, z = owner.encrypt(12_345), owner.encrypt([[12_345, 2]])
     for text in (repr(x), str(x), repr(z), str(z), f"{z}"):
-        assert "12345" not in text.replace(",", "")
+        assert "12345" not in text.replace(owner.key_id, "").replace(",", "")
         assert "±16,384" in text
         assert owner.key_id in text
         assert owner.parameters.scheme in text
@@ -812,7 +812,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "%": (lambda x, a: x % 2, "cannot be divided"),
     "array %": (lambda x, a: a % 2, "cannot be divided"),
     "divmod": (lambda x, a: divmod(x, 2), "cannot be divided"),
-    "array divmod": (lambda x, a: divmod(a, 2), "cannot be divided|divmod of an encrypted array is not possible"),
+    "array divmod": (lambda x, a: divmod(a, 2), ("cannot be divided|divmod of an encrypted array " "is not possible")),
     "/=": (lambda x, a: operator.itruediv(a, 2), "cannot be divided"),
     "==": (lambda x, a: x == 5, "cannot be compared: the worker cannot see them"),
     "plain ==": (lambda x, a: operator.eq(5, x), "cannot be compared"),
@@ -832,9 +832,9 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "bool": (lambda x, a: bool(x), "zero cannot be known"),
     "if": (lambda x, a: 1 if x else 0, "zero cannot be known"),
     "bool of one value": (lambda x, a: bool(a[:1]), "zero cannot be known"),
-    "+ float": (lambda x, a: x + 0.5, r"addition with 0\.5: only integers are exact here. Scale it to an integer first"),
+    "+ float": (lambda x, a: x + 0.5, (r"addition with 0\.5: only integers are exact here. Scale " r"it to an integer first")),
     "float -": (lambda x, a: 0.5 - x, r"subtraction with 0\.5: only integers are exact here"),
-    "* whole float": (lambda x, a: x * 2.0, r"multiplication with 2\.0: only integers are exact here"),
+    "* whole float": (lambda x, a: x * 2.0, (r"multiplication with 2\.0: only integers are exact " r"here")),
     "+ NumPy float": (lambda x, a: np.float64(1) + x, "only integers are exact here"),
     "array + float": (lambda x, a: a + 0.5, "only integers are exact here"),
     "array * float array": (lambda x, a: a * np.array([1.0, 2.0]), "only integers are exact here"),

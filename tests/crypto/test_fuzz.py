@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
-from effort import examples, one_scheme
+from effort import PROFILE, examples, one_scheme
 from encryptedstats.crypto.keyfiles import PUBLIC_KIND
 from encryptedstats.crypto.primes import next_prime, primes_of_bits
 from encryptedstats.crypto.signatures import Signer
@@ -113,7 +113,7 @@ def with_parameters(file: Container, **changes: Any) -> Container:
     return with_key_id(changed, like=file) if "public_key" in file.sections else changed
 
 
-FORGER = Signer(bytes(32))  # whoever makes up keys signs them, too
+FORGER = Signer(bytes(32))  # anybody who makes up keys signs them, too
 
 
 def with_key_id(file: Container, like: Container) -> Container:
@@ -355,9 +355,11 @@ def test_strange_values_in_the_header_are_refused_or_harmless(
     file = target.container
     header = header_of(file)
     accepted = []
+    # Rotation keys take long to load, by the same reader as the others.
+    tried = STRANGE if kind != "rotations" or PROFILE == "full" else STRANGE[::3]
     with no_waiting_for_scrypt(monkeypatch):
         for path in paths_in(header):
-            for new in STRANGE:
+            for new in tried:
                 text = json.dumps(replaced(header, path, new)).encode()
                 if len(text) < container.MAX_HEADER_BYTES and target.attempt(
                     forged_header(file, text)
@@ -648,8 +650,8 @@ SEAL_SECTIONS = [
 def test_altered_seal_objects_are_refused_or_load_as_something_that_does_not_crash(
     targets: dict[str, Target], kind: str, section: str, data: st.DataObject
 ) -> None:
-    """A worker who lies in residues cannot be caught here; whoever opens the result gets numbers or
-    a ValueError.
+    """A worker who lies in residues cannot be caught here; anybody who opens the result gets
+    numbers or a ValueError.
     """
     target = targets[kind]
     file = target.container

@@ -132,7 +132,7 @@ def test_ciphertexts_that_are_the_same_have_one_share(study, table, receiver):
         other := encrypted(study, rows(2 * RING, seed=13).drop(columns="sick"))
     )
     with pytest.raises(es.MemberError, check=error("already-shared")):
-        again.share(third, question, table, other)  # for whoever has all shares: another receiver
+        again.share(third, question, table, other)  # for a holder of all shares: another receiver
 
 
 def test_once_and_for_what_was_agreed_on(study, table, new, receiver, tmp_path):
@@ -223,14 +223,14 @@ def test_what_hides_a_member_s_secret_in_votes(study, table, new):
         width = flooding_width(model, noise)
         assert 2.0**width >= 2.0**FLOODING_BITS * model.coefficient_bound(noise) / t
         scaled = np.array([int(c) // t / 2.0**width for c in flooding])
-        assert scipy.stats.kstest(scaled, scipy.stats.uniform(-1, 2).cdf).pvalue > 1e-6
+        assert scipy.stats.kstest(scaled, scipy.stats.uniform(-1, 2).cdf).pvalue > 1e-12
         assert len(set(flooding)) == RING
         # Without the third member, what two and the worker have is uniform.
         known = [member for name, member in study.members.items() if name != "west"]
         seen = coefficients_of(
             residues[0].astype(object) + times_secrets(residues[1], known), moduli
         )
-        assert scipy.stats.kstest([int(c) / modulus for c in seen], "uniform").pvalue > 1e-6
+        assert scipy.stats.kstest([int(c) / modulus for c in seen], "uniform").pvalue > 1e-12
 
 
 def limit(members: int, n_rows: int) -> es.Parameters:
@@ -254,7 +254,7 @@ def limit(members: int, n_rows: int) -> es.Parameters:
                 noise = packs.at(len(parameters.data_moduli) - packing_primes(parameters))
                 shapes, factor = Shapes(answers.circuits(RING)), find_given_factor(parameters)
                 circuits = shapes.circuits(
-                    dict.fromkeys(shapes.given, factor), parameters.plain_modulus
+                    dict.fromkeys(shapes.pack_names, factor), parameters.plain_modulus
                 )
                 prove_rows(
                     circuits,
@@ -262,7 +262,7 @@ def limit(members: int, n_rows: int) -> es.Parameters:
                         parameters,
                         Layout(RING, RING),
                         with_secret_key=False,
-                        given=((fit.gives, noise),),
+                        packs=((fit.gives, noise),),
                         flooded=True,
                     ),
                 )

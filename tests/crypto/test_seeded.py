@@ -281,7 +281,13 @@ def test_every_ciphertext_has_32_bytes_of_its_own_from_the_system(toy, monkeypat
 )
 def test_forked_processes_draw_their_own_seeds(toy):
     encrypted(toy, [1])
-    made = list(ordered_map(lambda n: (os.getpid(), encrypted(toy, [7])[0]), range(24), 4))
-    made.append((os.getpid(), encrypted(toy, [7])[0]))
-    assert len({pid for pid, _ in made}) > 1
+    everybody = multiprocessing.get_context("fork").Barrier(4)
+
+    def draw(n: int) -> tuple[int, bytes]:
+        if n < 4:  # nobody does two of these
+            everybody.wait(120)
+        return os.getpid(), encrypted(toy, [7])[0]
+
+    made = [*ordered_map(draw, range(24), 4), draw(24)]
+    assert len({pid for pid, _ in made}) == 5
     assert len({seed for _, seed in made}) == len(made)

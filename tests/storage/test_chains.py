@@ -1,5 +1,5 @@
-"""Chains: entries follow each other, whoever writes at the same time or is killed, and every change
-of one is noticed.
+"""Chains: entries follow each other, also where two write at once or a writer is killed, and every
+change of one is noticed.
 """
 
 from __future__ import annotations

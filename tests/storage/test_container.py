@@ -292,7 +292,7 @@ def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path) -> None:
         [sys.executable, "-c", _READ_HUGE, path],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         env=environment,
         check=False,
     )

@@ -228,7 +228,7 @@ def test_pipes_devices_and_links_are_not_read(tmp_path: Path) -> None:
         files.read_regular(tmp_path / "device")
     assert (
         files.read_regular(tmp_path / "link") == b"1"
-    )  # whoever names a file may name it by a link
+    )  # anybody who names a file may name it by a link
 
 
 def test_what_is_too_large_is_not_read(tmp_path: Path) -> None:

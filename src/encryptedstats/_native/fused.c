@@ -30,6 +30,7 @@
 #elif defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
 #define X86 0
 #define ARM 1
+#include <arm_neon.h>
 #else
 #define X86 0
 #define ARM 0
@@ -86,6 +87,28 @@ typedef struct {
     Py_ssize_t out_apart;
 } Sum;
 
+/* A root and seven factors at a point, chunks `apart` words apart; and where the sums go, NULL for none: of the root, and of its products with
+ * the factors. Factor i of the inside of factor k is number 2 k, that of its outside 2 k + 1. */
+typedef struct {
+    const void *from[8];
+    void *to[8];
+    Py_ssize_t apart;
+} Branch;
+
+/* Components are found from values at the first of these points: numerators times values, divided by the denominator. */
+enum { MAX_POINTS = 5, MAX_CHUNKS_AT_POINTS = 256 };
+static const int POINTS[MAX_POINTS] = {0, 1, -1, 2, -2};
+typedef struct {
+    int denominator, numerators[MAX_POINTS];
+} Weights;
+static const Weights WEIGHTS[MAX_POINTS + 1][MAX_POINTS] = {
+    [1] = {{1, {1}}},
+    [2] = {{1, {1}}, {1, {-1, 1}}},
+    [3] = {{1, {1}}, {2, {0, 1, -1}}, {2, {-2, 1, 1}}},
+    [4] = {{1, {1}}, {6, {-3, 6, -2, -1}}, {2, {-2, 1, 1}}, {6, {3, -3, -1, 1}}},
+    [5] = {{1, {1}}, {12, {0, 8, -8, -1, 1}}, {24, {-30, 16, 16, -1, -1}}, {12, {0, -2, 2, 1, -1}}, {24, {6, -4, -4, 1, 1}}},
+};
+
 typedef struct {
     /* A column's block to a vector; 1 if a residue is not below p. Behind `count` come zeros. */
     int (*load)(const Field *, void *to, const uint64_t *from, Py_ssize_t count);
@@ -96,6 +119,11 @@ typedef struct {
     /* Local sums to residues in memory: stored if first, else added. Components are `apart` words apart there. */
     void (*flush)(const Field *, uint64_t *to, Py_ssize_t apart, int first, const void *sum, int size, Py_ssize_t count);
     int streams; /* whether sums can be written to memory straight away */
+    /* A vector of two components at a point, where polynomials are numbers; all sums of a tree of products of such; and what sums at
+     * several points say about `size` components, which go to memory as with `flush`. NULL: there is nothing for it. */
+    void (*at_point)(const Field *, void *to, const void *from, int point);
+    void (*branching)(const Field *, const Branch *, Py_ssize_t n_chunks);
+    void (*interpolate)(const Field *, uint64_t *to, Py_ssize_t apart, int first, const void *values, int size, Py_ssize_t count);
 } Machine;
 
 INLINE int at_least(int a, int b) { return a > b ? a : b; }
@@ -204,9 +232,20 @@ static void baseline_flush(const Field *f, uint64_t *to, Py_ssize_t apart, int f
     }
 }
 
-static const Machine BASELINE_MACHINE = {baseline_load, baseline_linear, baseline_product, baseline_add, baseline_flush, 0};
+static const Machine BASELINE_MACHINE = {baseline_load, baseline_linear, baseline_product, baseline_add, baseline_flush, 0, NULL, NULL, NULL};
 
 #if X86 || ARM
+
+/* How many last products of a tree are added up before they are reduced. */
+INLINE Py_ssize_t chunks_at_once(int bits) { return bits < 47 ? 16 : (Py_ssize_t)1 << (50 - bits); }
+
+/* 1/d modulo p, for a small d: m p + 1 is divided by it for one of the first m. */
+static uint64_t inverse_of_small(uint64_t p, int d)
+{
+    uint64_t multiple = 1;
+    while (multiple % (uint64_t)d) multiple += p;
+    return multiple / (uint64_t)d % p;
+}
 
 /* -- doubles, several at a time: written so that compilers vectorise it ------------------------------------------------------- */
 
@@ -243,6 +282,7 @@ INLINE int doubles_load(const Field *f, void *to, const uint64_t *from, Py_ssize
     double *restrict out = to;
     double p = f->pd, inverse = f->inverse;
     uint64_t limit = f->p, worst = 0;
+    for (Py_ssize_t i = 0; i < count; i += 8) __builtin_prefetch(from + i + f->stride, 0, 2); /* the next block: no stream that hardware sees */
     for (Py_ssize_t i = 0; i < count; i++) {
         /* The sign bits tell: x >= 2^63, or x >= p. */
         worst |= from[i] | (limit - 1 - from[i]);
@@ -374,6 +414,70 @@ INLINE void doubles_flush(const Field *f, uint64_t *to, Py_ssize_t apart, int fi
     }
 }
 
+INLINE void doubles_at_point(const Field *f, double *restrict to, const double *restrict from, int point)
+{
+    double p = f->pd, inverse = f->inverse, x = point;
+    const double *restrict second = from + f->stride;
+    for (Py_ssize_t i = 0, n = f->n; i < n; i++) to[i] = centred(p, inverse, from[i] + x * second[i]);
+}
+
+/* Values are below 0.51 p. With p < 2^47 sums of 64 of them are below 2^52, and quotients below 2^51 wrong by less than 1; else each of them
+ * is multiplied by its own weight modulo p. */
+INLINE void doubles_component(const Field *f, uint64_t *restrict to, const double *restrict values, const int size, const Weights w)
+{
+    double p = f->pd, inverse = f->inverse, by = centred(p, inverse, (double)inverse_of_small(f->p, w.denominator)), weights[MAX_POINTS];
+    Py_ssize_t s = f->stride, n = f->n;
+    if (f->bits < 48) {
+        for (Py_ssize_t i = 0; i < n; i++) {
+            double sum = w.numerators[0] * values[i];
+            if (size > 1) sum += w.numerators[1] * values[s + i];
+            if (size > 2) sum += w.numerators[2] * values[2 * s + i];
+            if (size > 3) sum += w.numerators[3] * values[3 * s + i];
+            if (size > 4) sum += w.numerators[4] * values[4 * s + i];
+            double r = centred(p, inverse, w.denominator > 1 ? product_of(p, inverse, sum, by) : sum);
+            to[i] = integer_of(r < 0 ? r + p : r);
+        }
+        return;
+    }
+    for (int j = 0; j < size; j++) weights[j] = centred(p, inverse, product_of(p, inverse, by, w.numerators[j]));
+    for (Py_ssize_t i = 0; i < n; i++) {
+        double sum = product_of(p, inverse, values[i], weights[0]);
+        if (size > 1) sum += product_of(p, inverse, values[s + i], weights[1]);
+        if (size > 2) sum += product_of(p, inverse, values[2 * s + i], weights[2]);
+        if (size > 3) sum += product_of(p, inverse, values[3 * s + i], weights[3]);
+        if (size > 4) sum += product_of(p, inverse, values[4 * s + i], weights[4]);
+        double r = centred(p, inverse, sum);
+        to[i] = integer_of(r < 0 ? r + p : r);
+    }
+}
+
+INLINE void residues_to_memory(uint64_t p, uint64_t *restrict to, const uint64_t *restrict residues, int first, Py_ssize_t count)
+{
+    if (first) write_past_cache(to, residues, count);
+    else
+        for (Py_ssize_t i = 0; i < count; i++) {
+            uint64_t both = to[i] + residues[i];
+            to[i] = both - (p & -(uint64_t)(both >= p));
+        }
+}
+
+INLINE void doubles_interpolate(
+    const Field *f, uint64_t *to, Py_ssize_t apart, int first, const void *values, int size, Py_ssize_t count)
+{
+    uint64_t residues[MAX_BLOCK] __attribute__((aligned(64)));
+    for (int k = 0; k < size; k++, to += apart) {
+        switch (size * MAX_POINTS + k) { /* with weights that the compiler knows */
+#define COMPONENT(SIZE, K) case SIZE * MAX_POINTS + K: doubles_component(f, residues, values, SIZE, WEIGHTS[SIZE][K]); break;
+            COMPONENT(1, 0) COMPONENT(2, 0) COMPONENT(2, 1) COMPONENT(3, 0) COMPONENT(3, 1) COMPONENT(3, 2)
+            COMPONENT(4, 0) COMPONENT(4, 1) COMPONENT(4, 2) COMPONENT(4, 3)
+            COMPONENT(5, 0) COMPONENT(5, 1) COMPONENT(5, 2) COMPONENT(5, 3) COMPONENT(5, 4)
+#undef COMPONENT
+            default: break;
+        }
+        residues_to_memory(f->p, to, residues, first, count);
+    }
+}
+
 /* The same functions for one kind of processor. */
 #define DOUBLES(NAME, TARGET)                                                                                               \
     TARGET static int NAME##_load(const Field *f, void *to, const uint64_t *from, Py_ssize_t count)                               \
@@ -400,15 +504,72 @@ INLINE void doubles_flush(const Field *f, uint64_t *to, Py_ssize_t apart, int fi
     {                                                                                                                       \
         doubles_flush(f, to, apart, first, sum, size, count);                                                               \
     }                                                                                                                       \
-    static const Machine NAME##_machine = {NAME##_load, NAME##_linear, NAME##_product, NAME##_add, NAME##_flush, 0};
+    TARGET static void NAME##_at_point(const Field *f, void *to, const void *from, int point)                               \
+    {                                                                                                                       \
+        doubles_at_point(f, to, from, point);                                                                               \
+    }                                                                                                                       \
+    TARGET static void NAME##_interpolate(                                                                                  \
+        const Field *f, uint64_t *to, Py_ssize_t apart, int first, const void *values, int size, Py_ssize_t count)          \
+    {                                                                                                                       \
+        doubles_interpolate(f, to, apart, first, values, size, count);                                                      \
+    }                                                                                                                       \
+    static const Machine NAME##_machine = {NAME##_load, NAME##_linear, NAME##_product, NAME##_add, NAME##_flush, 0,         \
+                                           NAME##_at_point, branching_##NAME, NAME##_interpolate};
 
 #endif
 
 #if ARM
+
+#define NAME(f) f##_neon
+#define TARGET
+#define LANES 2
+#define vec float64x2_t
+#define LOAD(a) vld1q_f64(a)
+#define STORE(a, x) vst1q_f64(a, x)
+#define ALL(x) vdupq_n_f64(x)
+#define ADD vaddq_f64
+#define SUB vsubq_f64
+#define MUL vmulq_f64
+#define FMADD(a, b, c) vfmaq_f64(c, a, b)
+#define FMSUB(a, b, c) vfmaq_f64(vnegq_f64(c), a, b)
+#define FNMADD(a, b, c) vfmsq_f64(c, a, b)
+#include "branchings.h"
+
 DOUBLES(neon, /* which every such processor has */)
 #endif
 
 #if X86
+
+#define NAME(f) f##_avx2
+#define TARGET __attribute__((target("avx2,fma")))
+#define LANES 4
+#define vec __m256d
+#define LOAD(a) _mm256_load_pd(a)
+#define STORE(a, x) _mm256_store_pd(a, x)
+#define ALL(x) _mm256_set1_pd(x)
+#define ADD _mm256_add_pd
+#define SUB _mm256_sub_pd
+#define MUL _mm256_mul_pd
+#define FMADD _mm256_fmadd_pd
+#define FMSUB _mm256_fmsub_pd
+#define FNMADD _mm256_fnmadd_pd
+#include "branchings.h"
+
+#define NAME(f) f##_avx512
+#define TARGET __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma")))
+#define LANES 8
+#define vec __m512d
+#define LOAD(a) _mm512_load_pd(a)
+#define STORE(a, x) _mm512_store_pd(a, x)
+#define ALL(x) _mm512_set1_pd(x)
+#define ADD _mm512_add_pd
+#define SUB _mm512_sub_pd
+#define MUL _mm512_mul_pd
+#define FMADD _mm512_fmadd_pd
+#define FMSUB _mm512_fmsub_pd
+#define FNMADD _mm512_fnmadd_pd
+#include "branchings.h"
+
 DOUBLES(avx2, __attribute__((target("avx2,fma"))))
 #ifdef __clang__ /* which ignores all of an attribute that has a word unknown to it */
 #define WIDE ""
@@ -606,7 +767,98 @@ IFMA_TARGET static void ifma_flush(
     }
 }
 
-static const Machine ifma_machine = {ifma_load, ifma_linear, ifma_product, ifma_add, ifma_flush, 1};
+IFMA_TARGET static void ifma_at_point(const Field *f, void *to, const void *from, int point)
+{
+    Lanes p = every(f->p);
+    for (Py_ssize_t i = 0; i < f->n; i += 8) {
+        Lanes x = at(from, i), y = at(from, f->stride + i);
+        if (point == 2 || point == -2) y = lanes_plus(p, y, y);
+        put(to, i, point == 0 ? x : point > 0 ? lanes_plus(p, x, y) : lanes_minus(p, x, y));
+    }
+}
+
+/* As in branchings.h. Last products are of numbers below 2p and p: chunks_at_once of them are below 2^52 p, which Montgomery's reduction
+ * takes. */
+IFMA_INLINE Lanes ifma_times(Lanes p, Lanes inverse, Lanes a, Lanes b)
+{
+    Lanes zero = _mm512_setzero_si512();
+    return montgomery(p, inverse, _mm512_madd52hi_epu64(zero, a, b), _mm512_madd52lo_epu64(zero, a, b));
+}
+
+IFMA_TARGET static void ifma_branching(const Field *f, const Branch *b, Py_ssize_t n_chunks)
+{
+    const Lanes p = every(f->p), inverse = every(f->inverse52), zero = _mm512_setzero_si512();
+    const Py_ssize_t at_once = chunks_at_once(f->bits);
+    for (Py_ssize_t i = 0; i < f->n; i += 8) {
+        Lanes sum[4] = {zero, zero, zero, zero}, last[4] = {zero, zero, zero, zero};
+        for (Py_ssize_t chunk = 0, to = i; chunk < n_chunks;) {
+            Lanes high[4] = {zero, zero, zero, zero}, low[4] = {zero, zero, zero, zero};
+            Py_ssize_t end = chunk + at_once < n_chunks ? chunk + at_once : n_chunks;
+            for (; chunk < end; chunk++, to += b->apart) {
+                Lanes whole = at(b->from[0], to), in = ifma_times(p, inverse, whole, at(b->from[1], to));
+                Lanes out = _mm512_sub_epi64(_mm512_add_epi64(whole, p), in); /* below 2p */
+                Lanes in_in = ifma_times(p, inverse, in, at(b->from[2], to)), out_in = ifma_times(p, inverse, out, at(b->from[3], to));
+                Lanes left = _mm512_sub_epi64(out, out_in);
+                Lanes part[4] = {in_in, _mm512_sub_epi64(_mm512_add_epi64(in, p), in_in), out_in,
+                                 _mm512_min_epu64(left, _mm512_add_epi64(left, p))};
+                sum[0] = _mm512_add_epi64(sum[0], whole), sum[1] = _mm512_add_epi64(sum[1], in);
+                sum[2] = _mm512_add_epi64(sum[2], in_in), sum[3] = _mm512_add_epi64(sum[3], out_in);
+#pragma GCC unroll 4
+                for (int k = 0; k < 4; k++) {
+                    Lanes factor = at(b->from[4 + k], to);
+                    high[k] = _mm512_madd52hi_epu64(high[k], part[k], factor), low[k] = _mm512_madd52lo_epu64(low[k], part[k], factor);
+                }
+            }
+#pragma GCC unroll 4
+            for (int k = 0; k < 4; k++) last[k] = lanes_plus(p, last[k], montgomery(p, inverse, high[k], low[k]));
+        }
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; k++) {
+            Lanes total = sum[k];
+            for (uint64_t times = MAX_CHUNKS_AT_POINTS / 2; times; times /= 2)
+                total = _mm512_min_epu64(total, _mm512_sub_epi64(total, every(times * f->p)));
+            if (b->to[k]) put(b->to[k], i, total);
+            if (b->to[4 + k]) put(b->to[4 + k], i, last[k]);
+        }
+    }
+}
+
+/* Sums of up to 64 values below p, some of them subtracted from 64p: brought below 4p and so to 52 bits. */
+IFMA_INLINE void ifma_component(const Field *f, uint64_t *to, const uint64_t *values, const int size, const Weights w)
+{
+    Lanes p = every(f->p), inverse = every(f->inverse52);
+    Lanes factor = every((uint64_t)(((u128)inverse_of_small(f->p, w.denominator) << 52) % f->p));
+    for (Py_ssize_t i = 0; i < f->n; i += 8) {
+        Lanes sum = every(64 * f->p);
+#pragma GCC unroll 5
+        for (int j = 0; j < size; j++)
+            if (w.numerators[j]) sum = _mm512_add_epi64(sum, _mm512_mullo_epi64(at(values, j * f->stride + i), every((uint64_t)(int64_t)w.numerators[j])));
+#pragma GCC unroll 5
+        for (int times = 64; times > 2; times /= 2) sum = _mm512_min_epu64(sum, _mm512_sub_epi64(sum, every((uint64_t)times * f->p)));
+        put(to, i, ifma_times(p, inverse, sum, factor));
+    }
+}
+
+IFMA_TARGET static void ifma_interpolate(
+    const Field *f, uint64_t *to, Py_ssize_t apart, int first, const void *values, int size, Py_ssize_t count)
+{
+    uint64_t residues[MAX_BLOCK] __attribute__((aligned(64)));
+    for (int k = 0; k < size; k++, to += apart) {
+        const void *found = residues;
+        switch (k ? size * MAX_POINTS + k : 0) {
+            case 0: found = values; break; /* the value at 0 is the first component */
+#define COMPONENT(SIZE, K) case SIZE * MAX_POINTS + K: ifma_component(f, residues, values, SIZE, WEIGHTS[SIZE][K]); break;
+            COMPONENT(2, 1) COMPONENT(3, 1) COMPONENT(3, 2) COMPONENT(4, 1) COMPONENT(4, 2) COMPONENT(4, 3)
+            COMPONENT(5, 1) COMPONENT(5, 2) COMPONENT(5, 3) COMPONENT(5, 4)
+#undef COMPONENT
+            default: break;
+        }
+        residues_to_memory(f->p, to, found, first, count);
+    }
+}
+
+static const Machine ifma_machine = {ifma_load, ifma_linear, ifma_product, ifma_add, ifma_flush, 1,
+                                     ifma_at_point, ifma_branching, ifma_interpolate};
 #endif /* X86 */
 
 /* -- the tape ------------------------------------------------------------------------------------------------------------------ */
@@ -741,6 +993,68 @@ static Py_ssize_t run_block(Job *job, Py_ssize_t start, Py_ssize_t count)
     return -1;
 }
 
+/* -- branchings ---------------------------------------------------------------------------------------------------------------- */
+
+/* Sums of trees of products: a root and its sum, seven factors, and seven sums; vectors of the prologue, and components in memory
+ * (-1: not wanted). A sum has as many components as it has factors, and the root's two. A product of polynomials is found from its
+ * values at as many points as it has components: a product of values each, and sums are interpolated once for all chunks. */
+enum { BRANCHING_WORDS = 16, ROOT = 0, ROOT_SUM = 1, FACTORS = 2, FACTOR_SUMS = 9 };
+static const int SUM_SIZES[8] = {2, 3, 4, 4, 5, 5, 5, 5};
+
+typedef struct {
+    const int32_t *words;
+    Py_ssize_t n, n_components;
+    uint64_t *at_point; /* what chunks share, at one point */
+    uint64_t *values;   /* sums of the block at all points: a vector for each component in memory */
+} Branchings;
+
+INLINE int sum_at(const int32_t *words, int k) { return k ? words[FACTOR_SUMS + k - 1] : words[ROOT_SUM]; }
+
+INLINE uint64_t *vector_at_point(const Job *job, const Branchings *all, Py_ssize_t chunk, int32_t number)
+{
+    return all->at_point + (chunk * job->program->n_shared + number) / 2 * job->field.stride;
+}
+
+/* All sums at one point, for a block. */
+static void run_branchings_at(const Job *job, const Branchings *all, int number_of_point)
+{
+    Py_ssize_t stride = job->field.stride, n_shared = job->program->n_shared;
+    for (Py_ssize_t chunk = 0; chunk < job->n_chunks; chunk++)
+        for (int32_t number = 0; number < n_shared; number += 2)
+            job->machine->at_point(
+                &job->field, vector_at_point(job, all, chunk, number), vector_at(job, chunk, number), POINTS[number_of_point]);
+    for (Py_ssize_t number = 0; number < all->n; number++) {
+        const int32_t *words = all->words + BRANCHING_WORDS * number;
+        Branch branch = {.apart = n_shared / 2 * stride};
+        for (int k = 0; k < 8; k++) {
+            int32_t sum = sum_at(words, k);
+            branch.from[k] = vector_at_point(job, all, 0, k ? words[FACTORS + k - 1] : words[ROOT]);
+            branch.to[k] = sum < 0 || number_of_point >= SUM_SIZES[k] ? NULL : all->values + (sum + number_of_point) * stride;
+        }
+        job->machine->branching(&job->field, &branch, job->n_chunks);
+    }
+}
+
+static Py_ssize_t run_branching_block(Job *job, const Branchings *all, Py_ssize_t start, Py_ssize_t count)
+{
+    Py_ssize_t bad, apart = job->n_primes * job->ring;
+    job->field.n = (count + 7) & ~7L;
+    for (Py_ssize_t chunk = 0; chunk < job->n_chunks; chunk++)
+        if ((bad = run_tape(job, 0, job->program->segments[1], chunk, start, count)) >= 0) return bad;
+    for (int point = 0; point < MAX_POINTS; point++) run_branchings_at(job, all, point);
+    for (Py_ssize_t number = 0; number < all->n; number++)
+        for (int k = 0; k < 8; k++) {
+            int32_t sum = sum_at(all->words + BRANCHING_WORDS * number, k);
+            if (sum < 0) continue;
+            uint64_t *to = job->accumulators + ((Py_ssize_t)sum * job->n_primes + job->prime) * job->ring + start;
+            job->machine->interpolate(&job->field, to, apart, !job->add, all->values + sum * job->field.stride, SUM_SIZES[k], count);
+        }
+#if X86
+    _mm_sfence();
+#endif
+    return -1;
+}
+
 /* -- checks: a tape that is wrong is refused, it can neither read nor write where it should not --------------------------------- */
 
 static int fits(const Program *program, int in_prologue, int32_t number, int32_t size)
@@ -802,6 +1116,19 @@ static int checked_program(const Program *program, Py_ssize_t n_columns, Py_ssiz
             int words = checked_instruction(program, segment, s == 0, program->tape + at, segment[1] - at, n_columns);
             if (!words) return 0;
             at += words;
+        }
+    }
+    return 1;
+}
+
+static int checked_branchings(const Program *program, const Branchings *all)
+{
+    for (Py_ssize_t number = 0; number < all->n; number++) {
+        const int32_t *words = all->words + BRANCHING_WORDS * number;
+        for (int k = 0; k < 8; k++) {
+            int32_t vector = k ? words[FACTORS + k - 1] : words[ROOT], sum = sum_at(words, k);
+            if (vector % 2 || !fits(program, 1, vector, 2)) return 0;
+            if (sum < -1 || (sum >= 0 && (Py_ssize_t)sum + SUM_SIZES[k] > all->n_components)) return 0;
         }
     }
     return 1;
@@ -870,7 +1197,7 @@ static PyObject *levels(PyObject *self, PyObject *unused)
     return names;
 }
 
-enum { TAPE, SEGMENTS, TOTALS, CONSTANTS, ACCUMULATORS, SCRATCH, KEPT, GIVEN };
+enum { TAPE, SEGMENTS, TOTALS, CONSTANTS, ACCUMULATORS, SCRATCH, KEPT, BRANCHINGS, GIVEN };
 
 /* The columns of all chunks: as many views as could be taken, so that they can be given back. */
 typedef struct {
@@ -922,16 +1249,16 @@ static int checked_shape(const Job *job, uint64_t modulus, Py_ssize_t start, Py_
 {
     return modulus > 2 && modulus % 2 && modulus >> 50 == 0 && 0 <= job->prime && job->prime < job->n_primes && job->n_primes <= 64
            && job->ring > 0 && job->ring <= 1 << 20 && 0 < job->block && job->block <= MAX_BLOCK && 0 <= start && start <= stop
-           && stop <= job->ring && 0 < job->n_chunks && job->n_chunks <= MAX_CHUNKS && n_given % job->n_chunks == 0;
+           && stop <= job->ring && 0 < job->n_chunks && job->n_chunks <= MAX_CHUNKS_AT_POINTS && n_given % job->n_chunks == 0;
 }
 
 PyDoc_STRVAR(
     run_doc,
     "run(level, modulus, (prime, primes, ring, chunks, block, start, stop), (shared, temporary, local), add, known, columns,\n"
-    "    tape, segments, totals, constants, accumulators, scratch, kept) -> int\n\n"
+    "    tape, segments, totals, constants, accumulators, scratch, kept, branchings=None) -> int\n\n"
     "Run a tape over the coefficients from start to stop of one prime, for all chunks: see circuits/tape.py, which writes it.\n"
     "Sums are added to the accumulators or (add false) written over them. What the prologue computes is kept for the next tape if\n"
-    "there is room in kept; with known true it is there already.\n"
+    "there is room in kept; with known true it is there already. With branchings, these are all that is computed of the totals.\n"
     "Returns -1, or the index of a column that holds something that is no residue. Other threads run meanwhile.");
 
 static PyObject *run(PyObject *self, PyObject *args)
@@ -942,12 +1269,12 @@ static PyObject *run(PyObject *self, PyObject *args)
     Py_ssize_t start, stop;
     Program program;
     Job job = {.program = &program};
-    PyObject *given_columns, *given[GIVEN];
+    PyObject *given_columns, *given[GIVEN] = {NULL};
     if (!PyArg_ParseTuple(
-            args, "sL(nnnnnnn)(nnn)ppO!OOOOOOO:run", &level_name, &modulus, &job.prime, &job.n_primes, &job.ring, &job.n_chunks,
+            args, "sL(nnnnnnn)(nnn)ppO!OOOOOOO|O:run", &level_name, &modulus, &job.prime, &job.n_primes, &job.ring, &job.n_chunks,
             &job.block, &start, &stop, &program.n_shared, &program.n_temporary, &program.n_local, &job.add, &job.known,
             &PyTuple_Type, &given_columns, &given[TAPE], &given[SEGMENTS], &given[TOTALS], &given[CONSTANTS],
-            &given[ACCUMULATORS], &given[SCRATCH], &given[KEPT]))
+            &given[ACCUMULATORS], &given[SCRATCH], &given[KEPT], &given[BRANCHINGS]))
         return NULL;
     int level = level_of(level_name);
     if (level < 0) return NULL;
@@ -956,15 +1283,15 @@ static PyObject *run(PyObject *self, PyObject *args)
     job.n_columns = PyTuple_GET_SIZE(given_columns) / job.n_chunks;
     job.machine = machine_of(level);
 
-    static const char *const names[GIVEN] = {"tape", "segments", "totals", "constants", "accumulators", "scratch", "kept"};
-    static const Py_ssize_t sizes[GIVEN] = {4, 4, 4, 8, 8, 8, 8};
-    Py_buffer views[GIVEN];
+    static const char *const names[GIVEN] = {"tape", "segments", "totals", "constants", "accumulators", "scratch", "kept", "branchings"};
+    static const Py_ssize_t sizes[GIVEN] = {4, 4, 4, 8, 8, 8, 8, 4};
+    Py_buffer views[GIVEN] = {{0}};
     int taken = 0;
     Columns columns = {NULL, NULL, 0};
     PyObject *result = NULL;
-    for (; taken < GIVEN; taken++) {
+    for (; taken < GIVEN && given[taken]; taken++) {
         Py_buffer *view = &views[taken];
-        if (PyObject_GetBuffer(given[taken], view, taken >= ACCUMULATORS ? PyBUF_CONTIG : PyBUF_CONTIG_RO)) goto done;
+        if (PyObject_GetBuffer(given[taken], view, taken >= ACCUMULATORS && taken < BRANCHINGS ? PyBUF_CONTIG : PyBUF_CONTIG_RO)) goto done;
         if (view->itemsize != sizes[taken] || (uintptr_t)view->buf % sizes[taken]) {
             PyErr_Format(PyExc_ValueError, "%s: items of %zd bytes are expected", names[taken], sizes[taken]);
             taken++;
@@ -985,9 +1312,20 @@ static PyObject *run(PyObject *self, PyObject *args)
     Py_ssize_t most = (Py_ssize_t)1 << 31, vectors = 0;
     int sensible = program.n_shared >= 0 && program.n_temporary >= 0 && program.n_local >= 0 && program.n_shared < most
                    && program.n_temporary < most && program.n_local < most && program.n_segments > 0;
-    if (sensible) vectors = job.n_chunks * program.n_shared + program.n_temporary + program.n_local;
+    Branchings branchings = {
+        .words = views[BRANCHINGS].buf, .n = views[BRANCHINGS].len / (4 * BRANCHING_WORDS),
+        .n_components = views[ACCUMULATORS].len / (8 * job.n_primes * job.ring), .at_point = NULL, .values = NULL};
+    if (sensible && branchings.n) vectors = job.n_chunks * program.n_shared / 2 * 3 + branchings.n_components;
+    else if (sensible) vectors = job.n_chunks * program.n_shared + program.n_temporary + program.n_local;
     sensible = sensible && vectors < most && views[SCRATCH].len >= 8 * (vectors * job.field.stride + 8)
                && checked_program(&program, job.n_columns, views[ACCUMULATORS].len / (8 * job.n_primes * job.ring));
+    sensible = sensible && (branchings.n || job.n_chunks <= MAX_CHUNKS);
+    if (sensible && branchings.n) {
+        sensible = job.machine->branching && job.field.p % 3 && !job.known && !views[KEPT].len
+                   && program.n_segments == 1 && program.segments[0] == 0 && program.n_shared % 2 == 0 && checked_branchings(&program, &branchings);
+        branchings.at_point = job.shared + job.n_chunks * program.n_shared * job.field.stride;
+        branchings.values = branchings.at_point + job.n_chunks * program.n_shared / 2 * job.field.stride;
+    }
     if (sensible && (views[KEPT].len || job.known)) {
         Py_ssize_t per_block = job.n_chunks * program.n_shared * job.field.stride, n_blocks = (job.ring + job.block - 1) / job.block;
         job.kept = views[KEPT].buf;
@@ -1009,8 +1347,10 @@ static PyObject *run(PyObject *self, PyObject *args)
 
     Py_ssize_t bad = -1;
     Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t at = start; at < stop && bad < 0; at += job.block)
-        bad = run_block(&job, at, stop - at < job.block ? stop - at : job.block);
+    for (Py_ssize_t at = start; at < stop && bad < 0; at += job.block) {
+        Py_ssize_t count = stop - at < job.block ? stop - at : job.block;
+        bad = branchings.n ? run_branching_block(&job, &branchings, at, count) : run_block(&job, at, count);
+    }
     Py_END_ALLOW_THREADS
     result = PyLong_FromSsize_t(bad);
 done:
@@ -1031,4 +1371,9 @@ static struct PyModuleDef module = {
     0, methods, NULL, NULL, NULL, NULL,
 };
 
-PyMODINIT_FUNC PyInit__fused(void) { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit__fused(void)
+{
+    PyObject *made = PyModule_Create(&module);
+    if (made && PyModule_AddIntConstant(made, "POINTS", MAX_POINTS)) Py_CLEAR(made);
+    return made;
+}

@@ -54,7 +54,7 @@ typedef struct { /* a prime with the tables of its transforms; twiddles in bit-r
     uint64_t quotient; /* floor((2^64 - 1) / p) */
     uint64_t n_inverse, n_inverse_q;
     uint64_t *w, *wq, *iw, *iwq; /* integers, with Shoup's quotients */
-    double *dw, *diw;            /* doubles, between -p/2 and p/2 */
+    double *dw, *diw, *dwq, *diwq; /* doubles, between -p/2 and p/2, and divided by p */
     double dp, pinv, dn_inverse, dn_last;
     int tight_forward, tight_inverse; /* too large for sums of doubles to grow over all stages: reduced on the way */
     int room;                         /* 52-bit integers: so many times p is below 2^52 */
@@ -329,6 +329,7 @@ INLINE void neon_store(double *a, vec x) { vst1q_f64(a, x.val[0]), vst1q_f64(a +
 INLINE vec neon_add(vec a, vec b) { return OF_BOTH(vaddq_f64, a, b); }
 INLINE vec neon_sub(vec a, vec b) { return OF_BOTH(vsubq_f64, a, b); }
 INLINE vec neon_mul(vec a, vec b) { return OF_BOTH(vmulq_f64, a, b); }
+INLINE vec neon_fmadd(vec a, vec b, vec c) { return BOTH(vfmaq_f64(c.val[0], a.val[0], b.val[0]), vfmaq_f64(c.val[1], a.val[1], b.val[1])); }
 /* a b - c, as minus (c - a b): rounding does not mind signs */
 INLINE vec neon_fmsub(vec a, vec b, vec c)
 {
@@ -339,11 +340,6 @@ INLINE float64x2_t neon_if(uint64x2_t mask, float64x2_t x) { return LIKE_BITS(va
 INLINE vec neon_add_if_negative(vec r, vec p)
 {
     return BOTH(vaddq_f64(r.val[0], neon_if(vcltzq_f64(r.val[0]), p.val[0])), vaddq_f64(r.val[1], neon_if(vcltzq_f64(r.val[1]), p.val[1])));
-}
-INLINE vec neon_sub_if_at_least(vec r, vec p)
-{
-    return BOTH(vsubq_f64(r.val[0], neon_if(vcgeq_f64(r.val[0], p.val[0]), p.val[0])),
-                vsubq_f64(r.val[1], neon_if(vcgeq_f64(r.val[1], p.val[1]), p.val[1])));
 }
 #define MAGIC_BITS vdupq_n_u64(0x4330000000000000u) /* of 2^52 */
 INLINE vec neon_from_bits(const void *a)
@@ -361,14 +357,10 @@ INLINE void neon_to_bits(uint64_t *a, vec x)
 #define ADD neon_add
 #define SUB neon_sub
 #define MUL neon_mul
+#define FMADD neon_fmadd
 #define FMSUB neon_fmsub
 #define FNMADD neon_fnmadd
-INLINE vec neon_round(vec x) { return BOTH(vrndnq_f64(x.val[0]), vrndnq_f64(x.val[1])); }
-INLINE vec neon_floor(vec x) { return BOTH(vrndmq_f64(x.val[0]), vrndmq_f64(x.val[1])); }
-#define ROUND neon_round
-#define FLOOR neon_floor
 #define ADD_IF_NEGATIVE neon_add_if_negative
-#define SUB_IF_AT_LEAST neon_sub_if_at_least
 #define FROM_BITS neon_from_bits
 #define TO_BITS neon_to_bits
 #define HALVES_U(a, b) BOTH((a).val[0], (b).val[0])
@@ -395,12 +387,10 @@ INLINE vec neon_floor(vec x) { return BOTH(vrndmq_f64(x.val[0]), vrndmq_f64(x.va
 #define ADD _mm256_add_pd
 #define SUB _mm256_sub_pd
 #define MUL _mm256_mul_pd
+#define FMADD _mm256_fmadd_pd
 #define FMSUB _mm256_fmsub_pd
 #define FNMADD _mm256_fnmadd_pd
-#define ROUND(x) _mm256_round_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-#define FLOOR(x) _mm256_round_pd(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)
 #define ADD_IF_NEGATIVE(r, p) _mm256_add_pd(r, _mm256_and_pd(p, _mm256_cmp_pd(r, _mm256_setzero_pd(), _CMP_LT_OQ)))
-#define SUB_IF_AT_LEAST(r, p) _mm256_sub_pd(r, _mm256_and_pd(p, _mm256_cmp_pd(r, p, _CMP_GE_OQ)))
 #define FROM_BITS(a) _mm256_castsi256_pd(_mm256_or_si256(_mm256_loadu_si256((const __m256i *)(a)), _mm256_castpd_si256(ALL(0x1p52))))
 #define TO_BITS(a, x) _mm256_storeu_si256((__m256i *)(a), _mm256_xor_si256(_mm256_castpd_si256(x), _mm256_castpd_si256(ALL(0x1p52))))
 #define HALVES_U(a, b) _mm256_permute2f128_pd(a, b, 0x20)
@@ -421,12 +411,10 @@ INLINE vec neon_floor(vec x) { return BOTH(vrndmq_f64(x.val[0]), vrndmq_f64(x.va
 #define ADD _mm512_add_pd
 #define SUB _mm512_sub_pd
 #define MUL _mm512_mul_pd
+#define FMADD _mm512_fmadd_pd
 #define FMSUB _mm512_fmsub_pd
 #define FNMADD _mm512_fnmadd_pd
-#define ROUND(x) _mm512_roundscale_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-#define FLOOR(x) _mm512_roundscale_pd(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)
 #define ADD_IF_NEGATIVE(r, p) _mm512_mask_add_pd(r, _mm512_cmp_pd_mask(r, _mm512_setzero_pd(), _CMP_LT_OQ), r, p)
-#define SUB_IF_AT_LEAST(r, p) _mm512_mask_sub_pd(r, _mm512_cmp_pd_mask(r, p, _CMP_GE_OQ), r, p)
 #define FROM_BITS(a) _mm512_castsi512_pd(_mm512_or_si512(_mm512_loadu_si512(a), _mm512_castpd_si512(ALL(0x1p52))))
 #define TO_BITS(a, x) _mm512_storeu_si512(a, _mm512_xor_si512(_mm512_castpd_si512(x), _mm512_castpd_si512(ALL(0x1p52))))
 #define SHUFFLE(a, b, ...) _mm512_permutex2var_pd(a, _mm512_setr_epi64(__VA_ARGS__), b)
@@ -930,7 +918,7 @@ static void release(void *found) {
 }
 
 static void free_prime(Prime *P) {
-    void *const tables[] = {P->w, P->wq, P->iw, P->iwq, P->dw, P->diw, P->tail, P->itail};
+    void *const tables[] = {P->w, P->wq, P->iw, P->iwq, P->dw, P->diw, P->dwq, P->diwq, P->tail, P->itail};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) release(tables[i]);
 }
 
@@ -960,8 +948,8 @@ static void set_tail(uint64_t *tail, const uint64_t *w, const uint64_t *q, int n
     }
 }
 
-/* Tables of twiddles. The errors of a product of doubles add 1.5 p 2^-53 of its factor to half of p: so sums may grow over all stages of a forward
-   transform, and over two stages of an inverse one, up to these sizes without reaching 2^53. */
+/* Tables of twiddles. The errors of a product of doubles add 1.5 p 2^-54 of its factor to half of p: so sums may grow over all stages of a forward
+   transform, and over two stages of an inverse one, up to these sizes: factors stay below 2^52, as NEAREST needs it. */
 static int set_tables(Prime *P, uint64_t root, Form form, int largest_bits) {
     int n = P->n;
     uint64_t *w = aligned(8 * (size_t)n), *iw = aligned(8 * (size_t)n);
@@ -989,11 +977,12 @@ static int set_tables(Prime *P, uint64_t root, Form form, int largest_bits) {
         set_tail(P->tail, w, P->wq, n), set_tail(P->itail, iw, P->iwq, n);
         return 0;
     }
-    P->tight_forward = P->bits > (P->logn < 14 ? 49 : 48);
+    P->tight_forward = P->bits > 48;
     P->tight_inverse = P->bits > 49;
-    P->dw = aligned(8 * (size_t)n), P->diw = aligned(8 * (size_t)n);
-    if (!P->dw || !P->diw) return -1;
+    P->dw = aligned(8 * (size_t)n), P->diw = aligned(8 * (size_t)n), P->dwq = aligned(8 * (size_t)n), P->diwq = aligned(8 * (size_t)n);
+    if (!P->dw || !P->diw || !P->dwq || !P->diwq) return -1;
     for (int i = 0; i < n; i++) P->dw[i] = balanced(w[i], P->p), P->diw[i] = balanced(iw[i], P->p);
+    for (int i = 0; i < n; i++) P->dwq[i] = P->dw[i] / P->dp, P->diwq[i] = P->diw[i] / P->dp;
     P->dn_inverse = balanced(P->n_inverse, P->p);
     P->dn_last = balanced(product(P->n_inverse, iw[1], P), P->p);
     release(P->w), release(P->iw);
@@ -1845,19 +1834,25 @@ PyMODINIT_FUNC PyInit__residues(void) { return PyModule_Create(&MODULE); }
 
 #else /* LANES: doubles, this many at a time ============================================================================== */
 
-/* A product modulo p: h + l is the exact product, q its quotient up to 1/2 and a small error, and what is left is exact. */
+/* The integer nearest to a b, which is below 2^51: beside 3 * 2^51, nothing of it is left behind the point. */
+#define NEAREST(a, b) SUB(FMADD(a, b, ALL(0x1.8p52)), ALL(0x1.8p52))
+
+/* x w - q p: h + l is the exact product, and what is left is exact. */
+TARGET INLINE vec NAME(rest)(vec x, vec w, vec h, vec q, vec p) { return ADD(FNMADD(q, p, h), FMSUB(x, w, h)); }
+
+/* A product modulo p: its quotient q is right up to 1/2 and a small error. */
 TARGET INLINE vec NAME(product)(vec x, vec w, vec p, vec pinv) {
-    vec h = MUL(x, w), l = FMSUB(x, w, h), q = ROUND(MUL(h, pinv));
-    return ADD(FNMADD(q, p, h), l);
+    vec h = MUL(x, w);
+    return NAME(rest)(x, w, h, NEAREST(h, pinv), p);
 }
 
-TARGET INLINE vec NAME(near)(vec x, vec p, vec pinv) { return FNMADD(ROUND(MUL(x, pinv)), p, x); }
+/* The same with the quotient of a known factor: q does not wait for the product. */
+TARGET INLINE vec NAME(known_product)(vec x, vec w, vec wq, vec p) { return NAME(rest)(x, w, MUL(x, w), NEAREST(x, wq), p); }
 
-TARGET INLINE vec NAME(canonical)(vec x, vec p, vec pinv) {
-    vec r = FNMADD(FLOOR(MUL(x, pinv)), p, x);
-    r = ADD_IF_NEGATIVE(r, p);
-    return SUB_IF_AT_LEAST(r, p);
-}
+TARGET INLINE vec NAME(near)(vec x, vec p, vec pinv) { return FNMADD(NEAREST(x, pinv), p, x); }
+
+/* For anything; a product, which is between -p and p, needs ADD_IF_NEGATIVE alone. */
+TARGET INLINE vec NAME(canonical)(vec x, vec p, vec pinv) { return ADD_IF_NEGATIVE(NAME(near)(x, p, pinv), p); }
 
 #define MODULUS(P) vec p = ALL((P)->dp), pinv = ALL((P)->pinv)
 #define EACH(P) for (int i = 0; i < (P)->n; i += LANES)
@@ -1892,7 +1887,7 @@ TARGET INLINE void NAME(fold_with)(const Prime *plain, uint64_t plain_factor, co
     vec t = ALL(plain->dp), tinv = ALL(plain->pinv), g = ALL(balanced(plain_factor, plain->p)), f[MAX_PRIMES];
     for (int j = 0; j < count; j++) f[j] = ALL(balanced(factors[j], primes[j].p));
     EACH(plain) {
-        vec from = LOAD(&x[i]), k = NAME(canonical)(NAME(product)(from, g, t, tinv), t, tinv);
+        vec from = LOAD(&x[i]), k = ADD_IF_NEGATIVE(NAME(product)(from, g, t, tinv), t);
         for (int j = 0; j < count; j++) {
             MODULUS(&primes[j]);
             vec v = how == DROPPED ? ADD(from, LOAD(&d[j][i])) : from;
@@ -1984,23 +1979,27 @@ TARGET static void NAME(permute)(const Prime *P, word *dst, const word *src, con
 #define TAIL 2
 #endif
 
-#define FORWARD(x, y, w)                              \
-    do {                                              \
-        vec turned = NAME(product)(y, w, p, pinv);    \
-        y = SUB(x, turned);                           \
-        x = ADD(x, turned);                           \
+#define FORWARD(x, y, w)                                       \
+    do {                                                       \
+        vec turned = NAME(known_product)(y, w, w##q, p);       \
+        y = SUB(x, turned);                                    \
+        x = ADD(x, turned);                                    \
     } while (0)
 
-#define BACKWARD(x, y, w, reduce)                     \
-    do {                                              \
-        vec difference = SUB(x, y);                   \
-        x = ADD(x, y);                                \
-        if (reduce) x = NAME(near)(x, p, pinv);       \
-        y = NAME(product)(difference, w, p, pinv);    \
+#define BACKWARD(x, y, w, reduce)                              \
+    do {                                                       \
+        vec difference = SUB(x, y);                            \
+        x = ADD(x, y);                                         \
+        if (reduce) x = NAME(near)(x, p, pinv);                \
+        y = NAME(known_product)(difference, w, w##q, p);       \
     } while (0)
 
-TARGET INLINE void NAME(forward_four)(double *a, const double *src, int quarter, const double *w, size_t node, vec p, vec pinv, const int reduce, const int reduce_all) {
-    vec w1 = ALL(w[node]), w2 = ALL(w[2 * node]), w3 = ALL(w[2 * node + 1]);
+/* The vector `f` of twiddles that a function makes of those from `at` on, and `fq` of their quotients. */
+#define TWIDDLES(f, function, at) vec f = function(w + (at)), f##q = function(wq + (at))
+#define ALL_OF(w) ALL(*(w))
+
+TARGET INLINE void NAME(forward_four)(double *a, const double *src, int quarter, const double *w, const double *wq, size_t node, vec p, vec pinv, const int reduce, const int reduce_all) {
+    TWIDDLES(w1, ALL_OF, node); TWIDDLES(w2, ALL_OF, 2 * node); TWIDDLES(w3, ALL_OF, 2 * node + 1);
     for (int i = 0; i < quarter; i += LANES) {
         vec x0 = LOAD(src + i), x1 = LOAD(src + i + quarter), x2 = LOAD(src + i + 2 * quarter), x3 = LOAD(src + i + 3 * quarter);
         if (reduce || reduce_all) x0 = NAME(near)(x0, p, pinv), x1 = NAME(near)(x1, p, pinv);
@@ -2014,23 +2013,25 @@ TARGET INLINE void NAME(forward_four)(double *a, const double *src, int quarter,
 }
 
 /* The stages inside vectors, on blocks of LANES coefficients that begin at `node` in the order of the twiddles. */
-TARGET INLINE void NAME(forward_tail)(const double *a, double *out, int length, const double *w, size_t node, vec p, vec pinv, int subtract, const word *soon, size_t n) {
+TARGET INLINE void NAME(forward_tail)(const double *a, double *out, int length, const double *w, const double *wq, size_t node, vec p, vec pinv, int subtract, const word *soon, size_t n) {
     for (int i = 0; i < length; i += 2 * LANES, node += 2) {
         if (soon)
             for (int j = 0; j < 2 * LANES; j += 8) SOON(soon + i + j), SOON(soon + n + i + j);
         vec x = LOAD(a + i), y = LOAD(a + i + LANES);
         vec u = HALVES_U(x, y), v = HALVES_V(x, y);
 #if LANES == 8
-        FORWARD(u, v, REPEAT_4(w + node));
+        TWIDDLES(w1, REPEAT_4, node); TWIDDLES(w2, REPEAT_2, 2 * node); TWIDDLES(w3, LOAD, 4 * node);
+        FORWARD(u, v, w1);
         x = QUARTERS_U(u, v), y = QUARTERS_V(u, v);
-        FORWARD(x, y, REPEAT_2(w + 2 * node));
+        FORWARD(x, y, w2);
         u = EVENS(x, y), v = ODDS(x, y);
-        FORWARD(u, v, LOAD(w + 4 * node));
+        FORWARD(u, v, w3);
         x = WOVEN_A(u, v), y = WOVEN_B(u, v);
 #else
-        FORWARD(u, v, REPEAT_2(w + node));
+        TWIDDLES(w1, REPEAT_2, node); TWIDDLES(w2, LOAD, 2 * node);
+        FORWARD(u, v, w1);
         x = EVENS(u, v), y = ODDS(u, v);
-        FORWARD(x, y, LOAD(w + 2 * node));
+        FORWARD(x, y, w2);
         u = EVENS(x, y), v = ODDS(x, y);
         x = HALVES_U(u, v), y = HALVES_V(u, v);
 #endif
@@ -2043,10 +2044,10 @@ TARGET INLINE void NAME(forward_tail)(const double *a, double *out, int length, 
 TARGET INLINE void NAME(begin_with)(const Prime *P, double *a, const double *src, const int tight) {
     MODULUS(P);
     int quarter = P->n / 4;
-    NAME(forward_four)(a, src, quarter, P->dw, 1, p, pinv, 0, 1);
+    NAME(forward_four)(a, src, quarter, P->dw, P->dwq, 1, p, pinv, 0, 1);
     for (size_t part = 0; part < 4; part++) {
         double *b = a + part * (size_t)quarter;
-        NAME(forward_four)(b, b, quarter / 4, P->dw, 4 + part, p, pinv, tight, 0);
+        NAME(forward_four)(b, b, quarter / 4, P->dw, P->dwq, 4 + part, p, pinv, tight, 0);
     }
 }
 
@@ -2059,12 +2060,12 @@ TARGET static void NAME(begin)(const Prime *P, word *buf, const word *src) {
 
 TARGET INLINE void NAME(finish_with)(const Prime *P, double *a, double *out, int part, int subtract, const int tight, const word *soon) {
     MODULUS(P);
-    const double *w = P->dw;
+    const double *w = P->dw, *wq = P->dwq;
     int each = P->n / PARTS, length = each, left = P->logn - 4 - TAIL;
     size_t node = PARTS + (size_t)part, blocks = 1, first = (size_t)part * (size_t)each;
     double *b = a + first;
     if (left & 1) {
-        vec w1 = ALL(w[node]);
+        TWIDDLES(w1, ALL_OF, node);
         for (int i = 0; i < length / 2; i += LANES) {
             vec x = LOAD(b + i), y = LOAD(b + i + length / 2);
             if (tight) x = NAME(near)(x, p, pinv);
@@ -2076,9 +2077,9 @@ TARGET INLINE void NAME(finish_with)(const Prime *P, double *a, double *out, int
     for (; left; left -= 2, node *= 4, blocks *= 4, length /= 4)
         for (size_t block = 0; block < blocks; block++) {
             double *c = b + block * (size_t)length;
-            NAME(forward_four)(c, c, length / 4, w, node + block, p, pinv, tight, 0);
+            NAME(forward_four)(c, c, length / 4, w, wq, node + block, p, pinv, tight, 0);
         }
-    NAME(forward_tail)(b, out + first, each, w, node, p, pinv, subtract, soon, APART(P->n));
+    NAME(forward_tail)(b, out + first, each, w, wq, node, p, pinv, subtract, soon, APART(P->n));
 }
 
 TARGET static void NAME(finish)(const Prime *P, word *buf, word *out, int part, int subtract, const word *soon) {
@@ -2088,7 +2089,7 @@ TARGET static void NAME(finish)(const Prime *P, word *buf, word *out, int part, 
         NAME(finish_with)(P, &buf->d, &out->d, part, subtract, 0, soon);
 }
 
-TARGET INLINE void NAME(inverse_head)(double *a, const double *src, int raw, int length, const double *w, size_t node, vec p, vec pinv, const int tight) {
+TARGET INLINE void NAME(inverse_head)(double *a, const double *src, int raw, int length, const double *w, const double *wq, size_t node, vec p, vec pinv, const int tight) {
     for (int i = 0; i < length; i += 2 * LANES, node += 2) {
         vec x, y, u, v;
         if (raw)
@@ -2097,26 +2098,28 @@ TARGET INLINE void NAME(inverse_head)(double *a, const double *src, int raw, int
             x = LOAD(src + i), y = LOAD(src + i + LANES);
 #if LANES == 8
         u = UNWOVEN_U(x, y), v = UNWOVEN_V(x, y);
-        BACKWARD(u, v, LOAD(w + 4 * node), tight);
+        TWIDDLES(w1, REPEAT_4, node); TWIDDLES(w2, REPEAT_2, 2 * node); TWIDDLES(w3, LOAD, 4 * node);
+        BACKWARD(u, v, w3, tight);
         x = EVENS(u, v), y = ODDS(u, v);
-        BACKWARD(x, y, REPEAT_2(w + 2 * node), tight);
+        BACKWARD(x, y, w2, tight);
         u = QUARTERS_U(x, y), v = QUARTERS_V(x, y);
-        BACKWARD(u, v, REPEAT_4(w + node), 1);
+        BACKWARD(u, v, w1, 1);
         x = HALVES_U(u, v), y = HALVES_V(u, v);
 #else
         u = HALVES_U(x, y), v = HALVES_V(x, y);
         x = EVENS(u, v), y = ODDS(u, v);
-        BACKWARD(x, y, LOAD(w + 2 * node), tight);
+        TWIDDLES(w1, REPEAT_2, node); TWIDDLES(w2, LOAD, 2 * node);
+        BACKWARD(x, y, w2, tight);
         u = EVENS(x, y), v = ODDS(x, y);
-        BACKWARD(u, v, REPEAT_2(w + node), 1);
+        BACKWARD(u, v, w1, 1);
         x = HALVES_U(u, v), y = HALVES_V(u, v);
 #endif
         STORE(a + i, x), STORE(a + i + LANES, y);
     }
 }
 
-TARGET INLINE void NAME(inverse_four)(double *a, int quarter, const double *w, size_t node, vec p, vec pinv, const int tight) {
-    vec w1 = ALL(w[node]), w2 = ALL(w[2 * node]), w3 = ALL(w[2 * node + 1]);
+TARGET INLINE void NAME(inverse_four)(double *a, int quarter, const double *w, const double *wq, size_t node, vec p, vec pinv, const int tight) {
+    TWIDDLES(w1, ALL_OF, node); TWIDDLES(w2, ALL_OF, 2 * node); TWIDDLES(w3, ALL_OF, 2 * node + 1);
     for (int i = 0; i < quarter; i += LANES) {
         vec x0 = LOAD(a + i), x1 = LOAD(a + i + quarter), x2 = LOAD(a + i + 2 * quarter), x3 = LOAD(a + i + 3 * quarter);
         BACKWARD(x0, x1, w2, tight);
@@ -2130,35 +2133,37 @@ TARGET INLINE void NAME(inverse_four)(double *a, int quarter, const double *w, s
 /* The last two stages, divided by n and made canonical. */
 TARGET INLINE void NAME(inverse_last)(const Prime *P, double *a, vec p, vec pinv, const int tight) {
     int quarter = P->n / 4;
-    vec w1 = ALL(P->dn_last), w2 = ALL(P->diw[2]), w3 = ALL(P->diw[3]), scale = ALL(P->dn_inverse);
+    const double *w = P->diw, *wq = P->diwq;
+    vec w1 = ALL(P->dn_last), w1q = ALL(P->dn_last / P->dp), scale = ALL(P->dn_inverse), scaleq = ALL(P->dn_inverse / P->dp);
+    TWIDDLES(w2, ALL_OF, 2); TWIDDLES(w3, ALL_OF, 3);
     for (int i = 0; i < quarter; i += LANES) {
         vec x0 = LOAD(a + i), x1 = LOAD(a + i + quarter), x2 = LOAD(a + i + 2 * quarter), x3 = LOAD(a + i + 3 * quarter);
         BACKWARD(x0, x1, w2, tight);
         BACKWARD(x2, x3, w3, tight);
         BACKWARD(x0, x2, w1, tight);
         BACKWARD(x1, x3, w1, tight);
-        x0 = NAME(product)(x0, scale, p, pinv), x1 = NAME(product)(x1, scale, p, pinv);
-        STORE(a + i, NAME(canonical)(x0, p, pinv)), STORE(a + i + quarter, NAME(canonical)(x1, p, pinv));
-        STORE(a + i + 2 * quarter, NAME(canonical)(x2, p, pinv)), STORE(a + i + 3 * quarter, NAME(canonical)(x3, p, pinv));
+        x0 = NAME(known_product)(x0, scale, scaleq, p), x1 = NAME(known_product)(x1, scale, scaleq, p);
+        STORE(a + i, ADD_IF_NEGATIVE(x0, p)), STORE(a + i + quarter, ADD_IF_NEGATIVE(x1, p));
+        STORE(a + i + 2 * quarter, ADD_IF_NEGATIVE(x2, p)), STORE(a + i + 3 * quarter, ADD_IF_NEGATIVE(x3, p));
     }
 }
 
 TARGET INLINE void NAME(inverse_with)(const Prime *P, double *a, const double *src, int raw, const int tight) {
     MODULUS(P);
-    const double *w = P->diw;
+    const double *w = P->diw, *wq = P->diwq;
     int quarter = P->n / 4;
     for (size_t part = 0; part < 4; part++) {
         double *b = a + part * (size_t)quarter;
         int left = P->logn - 2 - TAIL, length = LANES, blocks = quarter / LANES;
         size_t node = (size_t)(P->n / LANES) / 4 * (4 + part); /* of the first block */
-        NAME(inverse_head)(b, src + part * (size_t)quarter, raw, quarter, w, node, p, pinv, tight);
+        NAME(inverse_head)(b, src + part * (size_t)quarter, raw, quarter, w, wq, node, p, pinv, tight);
         for (; left > 1; left -= 2) {
             node /= 4, blocks /= 4, length *= 4;
             for (int block = 0; block < blocks; block++)
-                NAME(inverse_four)(b + (size_t)block * (size_t)length, length / 4, w, node + (size_t)block, p, pinv, tight);
+                NAME(inverse_four)(b + (size_t)block * (size_t)length, length / 4, w, wq, node + (size_t)block, p, pinv, tight);
         }
         if (left) {
-            vec w1 = ALL(w[4 + part]);
+            TWIDDLES(w1, ALL_OF, 4 + part);
             for (int i = 0; i < quarter / 2; i += LANES) {
                 vec x = LOAD(b + i), y = LOAD(b + i + quarter / 2);
                 BACKWARD(x, y, w1, 1);
@@ -2192,12 +2197,10 @@ static const Ops NAME(doubles) = {WAY, DOUBLES, NULL,
 #undef ADD
 #undef SUB
 #undef MUL
+#undef FMADD
 #undef FMSUB
 #undef FNMADD
-#undef ROUND
-#undef FLOOR
 #undef ADD_IF_NEGATIVE
-#undef SUB_IF_AT_LEAST
 #undef FROM_BITS
 #undef TO_BITS
 #undef MODULUS
@@ -2216,6 +2219,9 @@ static const Ops NAME(doubles) = {WAY, DOUBLES, NULL,
 #undef REPEAT_2
 #undef REPEAT_4
 #undef TAIL
+#undef NEAREST
+#undef TWIDDLES
+#undef ALL_OF
 #undef FORWARD
 #undef BACKWARD
 #endif

@@ -158,7 +158,9 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         return _as_encrypted(super().__array_function__(func, (np.ndarray,), args, kwargs), self)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """Apply a ufunc element by element with :class:`EncryptedInteger`, which checks everything."""
+        """Apply a ufunc element by element with :class:`EncryptedInteger`, which checks
+        everything.
+        """
         plain = [
             np.asarray(i, dtype=object) if isinstance(i, EncryptedArray) else i for i in inputs
         ]

@@ -6,6 +6,7 @@ Upper layers register their types and document their options, so this module imp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +104,25 @@ def open_value(source: object, decryptor: Decryptor, schema: Any = None) -> Any:
     files can be loaded.
     """
     return decrypt_value(source, decryptor, **({} if schema is None else {"schema": schema}))
+
+
+@singledispatch
+def keep_value(value: object, owner: Owner, **options: Any) -> Callable[[Any], None]:
+    """Prepare for spot checks of what ``value`` becomes, and return a function that is called with
+    it, encrypted. Registered by ``spotcheck``.
+    """
+    raise ArgumentTypeError(
+        f"spot_check=True is for tables, not for {_describe(value)}", code="not-keepable"
+    )
+
+
+@singledispatch
+def open_checked_value(source: object, owner: Owner, schema: Any = None, **options: Any) -> Any:
+    """Open an answer after a spot check. Registered by ``spotcheck``."""
+    raise ArgumentTypeError(
+        f"{_describe(source)} cannot be spot-checked: give an encrypted answer",
+        code="not-an-encrypted-answer",
+    )
 
 
 @singledispatch

@@ -101,6 +101,7 @@ class Decryptor:
     seal_decrypt: Any
     seal_decrypt_packed: Any
     token_key: bytes = field(repr=False)
+    seal_budget: Any
 
     def decrypt(self, ciphertext: Any) -> Any:
         """Return the SEAL plaintext of a ciphertext."""
@@ -109,6 +110,10 @@ class Decryptor:
     def decrypt_packed(self, ciphertext: Any) -> Any:
         """Return the SEAL plaintext of a ciphertext of the packing context."""
         return self.seal_decrypt_packed(ciphertext)
+
+    def measure_budget(self, ciphertext: Any) -> int:
+        """Return the noise budget that SEAL measures, in bits; 0 where nothing is left."""
+        return int(self.seal_budget(ciphertext))
 
     def check_own(self, keys: PublicKeys) -> None:
         """Raise an error for values that belong to another key."""

@@ -56,7 +56,7 @@ class Encoder:
         """Return the plaintext with one value in each slot."""
         return self._encoder.encode(in_copies(values, self._copies))
 
-    def encode_beside(self, parts: Sequence[tuple[NDArray[Any], int]]) -> Any:
+    def encode_interleaved(self, parts: Sequence[tuple[NDArray[Any], int]]) -> Any:
         """Return the sum of several encoded arrays, each multiplied by a power of X."""
         found = np.zeros(len(self._power(0)), dtype=object)
         for values, power in parts:
@@ -107,7 +107,9 @@ class Engine:
         self._headers: dict[tuple[int, int], bytes] = {}
 
     def _level_ids(self) -> list[Any]:
-        """Return SEAL's identifier of each level of the modulus chain, from all data primes to one."""
+        """Return SEAL's identifier of each level of the modulus chain, from all data
+        primes to one.
+        """
         ids, data = [], self.context.first_context_data()
         for _ in self.parameters.data_moduli:
             ids.append(data.parms_id())
@@ -152,7 +154,9 @@ class Engine:
     # --------------------------------------------------------------------------------------------
 
     def ciphertext_to_bytes(self, ciphertext: Any) -> bytes:
-        """Serialise a ciphertext uncompressed: residues are random, so compression gains nothing."""
+        """Serialise a ciphertext uncompressed: residues are random, so compression
+        gains nothing.
+        """
         data: bytes = ciphertext.to_string(seal.compr_mode_type.none)
         return data
 

@@ -25,7 +25,9 @@ _TAG_BYTES: Final = 16
 
 
 def derive_key(secret: bytes, purpose: bytes, length: int = SEED_BYTES) -> bytes:
-    """Derive a key for one purpose from a secret. Keys for other purposes reveal nothing about it."""
+    """Derive a key for one purpose from a secret. Keys for other purposes reveal
+    nothing about it.
+    """
     made: bytes = HKDF(SHA256(), length, salt=None, info=b"encryptedstats " + purpose).derive(
         secret
     )

@@ -30,7 +30,9 @@ _DIGIT: Final = 32
 
 
 def flooding_width(model: NoiseModel, noise: Noise) -> int:
-    """Return the bits of the flooding coefficients: 2^64 times the proven noise, as a power of two."""
+    """Return the bits of the flooding coefficients: 2^64 times the proven noise, as a
+    power of two.
+    """
     unit = model.unit(noise.level)
     return math.ceil(FLOODING_BITS + math.log2(max(model.coefficient_bound(noise) / unit, 1.0)))
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait
 from contextlib import contextmanager
 from functools import cached_property, lru_cache, partial
 from typing import Any, Final
@@ -29,7 +29,7 @@ from encryptedstats.crypto.packing import (
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import ArgumentError, KeyMismatchError
-from encryptedstats.machine import CPU_LEVELS, cores, cpu_level
+from encryptedstats.machine import CPU_LEVELS, cores, cpu_level, thread_pool
 
 try:
     from encryptedstats import _residues
@@ -252,16 +252,14 @@ class Kernels:
         # level of merges after the other.
         below = max(1, packing_levels(len(totals)) - packing_levels(8 * threads))
         nodes, level = totals, lowest
-        with ThreadPoolExecutor(threads) as pool:
-            for to in range(lowest + below, levels):
-                if len(nodes) == 1:
-                    break
-                apart = 1 << (to - level)
-                parts = [nodes[first : first + apart] for first in range(0, len(nodes), apart)]
-                nodes = list(
-                    pool.map(partial(self._pack, level=to, lowest=level, start=start), parts)
-                )
-                level = to
+        pool = thread_pool(threads)
+        for to in range(lowest + below, levels):
+            if len(nodes) == 1:
+                break
+            apart = 1 << (to - level)
+            parts = [nodes[first : first + apart] for first in range(0, len(nodes), apart)]
+            nodes = list(pool.map(partial(self._pack, level=to, lowest=level, start=start), parts))
+            level = to
         return self._pack(nodes, levels, level, start)
 
     # -- totals out of a pack
@@ -303,8 +301,8 @@ class Kernels:
         Parameters
         ----------
         node : residues of shape (2, primes, N)
-            Under the first primes of the packing context, one or more. It holds 0 between its places, as
-            packs do.
+            Under the first primes of the packing context, one or more. It holds 0 between its
+            places, as packs do.
         count : int
             Totals in it, from 1 to 2^level. Later places are not computed.
         level, lowest : int
@@ -487,9 +485,11 @@ def _share(work: Callable[[Iterator[int]], None], count: int, threads: int | Non
     if threads < 2:
         work(indices)
         return
-    with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(work, indices) for _ in range(threads)]:
-            done.result()
+    pool = thread_pool(threads)
+    under_way = [pool.submit(work, indices) for _ in range(threads)]
+    wait(under_way)  # also where one fails: the others still write
+    for done in under_way:
+        done.result()
 
 
 def _words(array: Residues) -> Residues:
@@ -515,8 +515,8 @@ def _ring(parameters: Parameters, cpu: str) -> Any:
 
 @lru_cache(maxsize=256)
 def minimal_root(prime: int, order: int) -> int:
-    """Return the smallest primitive root of unity of an order that is a power of two: the one that SEAL
-    transforms with.
+    """Return the smallest primitive root of unity of an order that is a power of two: the one that
+    SEAL transforms with.
 
     >>> minimal_root(17, 8)
     2
@@ -543,7 +543,9 @@ def galois_element(ring_degree: int, step: int) -> int:
 
 
 def read_switching_keys(data: bytes, ring_degree: int) -> Iterator[tuple[int, Residues]]:
-    """Yield the key-switching keys in SEAL's bytes with their indices, as (digits, 2, primes, N)."""
+    """Yield the key-switching keys in SEAL's bytes with their indices, as (digits, 2,
+    primes, N).
+    """
     for index, places in _digit_places(data):
         words = [
             np.frombuffer(data, dtype="<u8", offset=start, count=(stop - start) // 8)

@@ -68,15 +68,14 @@ def public_container(material: KeyMaterial) -> Container:
         "rotations": list(evaluation.rotations),
         "signatures": dict(material.signatures),
     }
-    if material.retirement is not None:
-        fields["retired"] = asdict(material.retirement)
+    fields |= _retired_field(material.retirement)
     galois = {name: keys.to_string() for name, keys in evaluation.galois().items()}
     sections = material.identity_sections() | galois
     return Container(PUBLIC_KIND, parameters.fingerprint, material.key_id, fields, sections)
 
 
 def count_public_bytes(parameters: Parameters, n_rotations: int = 0) -> int:
-    """Return the size of public keys with packing, and keys for so many rotations, but for headers.
+    """Return the size of public keys with packing and rotation keys, but for headers.
 
     A key for key switching has two polynomials under all primes for each data prime.
     """
@@ -268,10 +267,22 @@ def write_secret(
         "parameters": public.parameters.to_dict(),
         "rotations": list(material.rotations),
         "lock": lock,
+        **_retired_field(public.retirement),
     }
     sections = {**public.identity_sections(), "secret_key": secret}
     file = Container(OWNER_KIND, public.parameters.fingerprint, public.key_id, fields, sections)
     container.write(file, path, mode=PRIVATE, overwrite=overwrite)
+
+
+def mark_retired(path: str | os.PathLike[str], retirement: Retirement) -> None:
+    """Write into a secret key file that the key is retired; the secret stays locked as it is."""
+    file = container.read(path, kind=OWNER_KIND)
+    marked = replace(file, fields={**file.fields, **_retired_field(retirement)})
+    container.write(marked, path, mode=PRIVATE, overwrite=True)
+
+
+def _retired_field(retirement: Retirement | None) -> dict[str, Any]:
+    return {} if retirement is None else {"retired": asdict(retirement)}
 
 
 def read_secret(path: str | os.PathLike[str], passphrase: str | None) -> SecretMaterial:
@@ -279,6 +290,7 @@ def read_secret(path: str | os.PathLike[str], passphrase: str | None) -> SecretM
     file = container.read(path, kind=OWNER_KIND)
     _warn_of_lax_mode(path)
     public = _read_identified(file)
+    public = replace(public, retirement=_read_retirement(file, public))
     secret = _load_seal(public.engine.context.from_secret_str, _unlock_secret(file, passphrase))
     return SecretMaterial(public, secret, _read_planned_rotations(file, public.parameters))
 

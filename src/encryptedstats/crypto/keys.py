@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +22,9 @@ from encryptedstats.crypto import keyfiles, packing
 from encryptedstats.crypto.dispatch import (
     encrypt_file_value,
     encrypt_value,
+    keep_value,
     move_value,
+    open_checked_value,
     open_value,
     publish_value,
     release_value,
@@ -53,6 +56,10 @@ from encryptedstats.errors import (
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file
 
+#: Cure of every error of a key that is not used any more.
+MOVE_ROWS: Final = Cure(
+    "move rows", "owner.move(table, new_owner, out) brings the rows to that of new_owner"
+)
 _HEX_DIGITS: Final = frozenset("0123456789abcdef")
 
 
@@ -265,8 +272,8 @@ class Owner:
     ----------
     parameters : Parameters
         Or an object with an attribute ``parameters``, such as a plan. If it also has ``rotations``,
-        :meth:`public_keys` and encrypted tables get keys for them, so that every planned computation can
-        run.
+        :meth:`public_keys` and encrypted tables get keys for them, so that every planned
+        computation can run.
 
     Examples
     --------
@@ -279,6 +286,10 @@ class Owner:
 
     #: The file that the key was saved to or loaded from last; ledgers are noted beside it.
     key_file: Path | None = None
+    #: What is kept for spot checks: see :mod:`encryptedstats.spotcheck.kept`.
+    _kept: Any = None
+    #: The owner's own statement that these keys are retired, or None: see :meth:`_retire_here`.
+    retired: Retirement | None = None
 
     def __init__(self, parameters: Parameters | HasParameters) -> None:
         rotations: Iterable[int] = ()
@@ -328,8 +339,14 @@ class Owner:
         ).digest()
         small = engine_for(packing.packing_parameters(engine.parameters))
         packed = seal.Decryptor(small.context, packing.packing_secret(engine.parameters, secret))
-        decrypt = seal.Decryptor(engine.context, secret).decrypt
-        self._decryptor = Decryptor(self._bare_keys, decrypt, packed.decrypt, token_key)
+        whole = seal.Decryptor(engine.context, secret)
+        self._decryptor = Decryptor(
+            self._bare_keys,
+            whole.decrypt,
+            packed.decrypt,
+            token_key,
+            whole.invariant_noise_budget,
+        )
 
     def _sign(self, material: KeyMaterial, evaluation: EvaluationKeys) -> PublicKeys:
         """Return public keys with other evaluation keys, signed where they are not yet."""
@@ -412,12 +429,16 @@ class Owner:
 
     # -- encrypting and opening --------------------------------------------------------------------
 
-    def encrypt(self, value: Any, **options: Any) -> Any:
+    def encrypt(self, value: Any, *, spot_check: bool = False, **options: Any) -> Any:
         """Encrypt with the secret key, which gives less noise than the public one.
 
         Parameters
         ----------
         value : int, nested list or integer array
+        spot_check : bool
+            Of a table: keep its residues at secret positions, a few percent of it, so that
+            ``open(answer, verify="spot", on=...)`` finds a worker that lies. They lie beside the
+            file of the key, and are lost with it.
         bound : int, optional
             For integers and arrays: a public bound on every absolute value. The worker needs
             it to prove that nothing overflows, so it is stored in the clear. By default it is the
@@ -428,10 +449,21 @@ class Owner:
         -------
         EncryptedInteger or EncryptedArray
         """
-        return encrypt_value(value, self._encryptor, **options)
+        self.check_in_use()
+        keep = keep_value(value, self, **options) if spot_check else None
+        made = encrypt_value(value, self._encryptor, **options)
+        if keep is not None:
+            keep(made)
+        return made
 
     def encrypt_file(
-        self, path: str | os.PathLike[str], schema: Any, out: str | os.PathLike[str], **options: Any
+        self,
+        path: str | os.PathLike[str],
+        schema: Any,
+        out: str | os.PathLike[str],
+        *,
+        spot_check: bool = False,
+        **options: Any,
     ) -> Any:
         """Encrypt a CSV or Parquet file into a stored table.
 
@@ -443,12 +475,21 @@ class Owner:
         schema : Schema
         out : path or fsspec URL
             Where the encrypted table goes.
+        spot_check : bool
+            See :meth:`encrypt`; the table is read once more.
         **options
             See :func:`encryptedstats.tables.encryption.encrypt_file`.
         """
-        return encrypt_file_value(schema, self._encryptor, path, out, **options)
+        self.check_in_use()
+        keep = keep_value(schema, self, **options) if spot_check else None
+        made = encrypt_file_value(schema, self._encryptor, path, out, **options)
+        if keep is not None:
+            keep(made)
+        return made
 
-    def open(self, source: Any, schema: Any = None) -> Any:
+    def open(
+        self, source: Any, schema: Any = None, *, verify: str | None = None, **options: Any
+    ) -> Any:
         """Decrypt an integer, array, answer or model that belongs to this key.
 
         Parameters
@@ -458,13 +499,27 @@ class Owner:
         schema : Schema, or path of its file, optional
             The schema that the rows were encrypted with. Answers and models use its names instead
             of ``v0``, ``v1``, ...; integers and arrays ignore it.
+        verify : "spot", optional
+            Ask the worker for random combinations of its sums, and compare them with what was kept
+            when the rows were encrypted with ``spot_check=True``: a wrong answer passes with
+            probability 2^-40 at most. By default nothing is checked but that totals are possible.
+        **options
+            For ``verify="spot"``: see :func:`encryptedstats.spotcheck.opening.open_checked`.
 
         Returns
         -------
         int, array, Result, DataFrame or fitted model
             What the question makes of its totals, with the values that the clear table would give.
         """
-        return open_value(source, self._decryptor, schema)
+        self.check_in_use()
+        if verify is None and not options:
+            return open_value(source, self._decryptor, schema)
+        if verify != "spot":
+            raise ArgumentError(
+                f"verify={verify!r}: it can be 'spot'; es.verify computes an answer again",
+                code="unknown-verification",
+            )
+        return open_checked_value(source, self, schema, **options)
 
     def publish(self, source: Any, schema: Any = None, **options: Any) -> Any:
         """Open a result as far as disclosure rules let others see it.
@@ -474,6 +529,7 @@ class Owner:
         Options are those of :func:`encryptedstats.publishing.publish.publish`: ``rules=`` and
         ``ledger=``.
         """
+        self.check_in_use()
         return publish_value(source, self, schema=schema, **options)
 
     def release(self, source: Any, schema: Any = None, **options: Any) -> Any:
@@ -484,6 +540,7 @@ class Owner:
         Options are those of :func:`encryptedstats.publishing.release.release`: ``epsilon=``,
         ``delta=``, ``ledger=`` and others.
         """
+        self.check_in_use()
         return release_value(source, self, schema=schema, **options)
 
     # -- changing keys -----------------------------------------------------------------------------
@@ -510,9 +567,31 @@ class Owner:
         Replace the files that you have given away by them. They can compute on existing data, and
         encrypt nothing. The secret key opens existing data as before.
         """
-        said = Retirement(why, "" if successor is None else successor.key_id, "")
-        said = replace(said, signature=self._signer.sign(said.statement(self.key_id)))
+        said = self._retirement(why, "" if successor is None else successor.key_id)
         return PublicKeys(replace(self.public_keys().material, retirement=said))
+
+    def _retirement(self, why: str, successor: str) -> Retirement:
+        said = Retirement(why, successor, "")
+        return replace(said, signature=self._signer.sign(said.statement(self.key_id)))
+
+    def _retire_here(self, why: str) -> None:
+        """Retire the keys without telling anybody: this owner, and all that load the key file,
+        encrypt and open nothing with them any more. :meth:`move` still does.
+        """
+        self.retired = self._retirement(why, "")
+        if self.key_file is not None:
+            with suppress(OSError):  # a key may lie where nothing can be written
+                keyfiles.mark_retired(self.key_file, self.retired)
+
+    def check_in_use(self) -> None:
+        """Raise an error where these keys were retired here."""
+        if self.retired is not None:
+            raise KeyMismatchError(
+                f"key {self.key_id} is retired ({self.retired.why}): nothing is encrypted or "
+                "opened with it. A new key is needed: ",
+                MOVE_ROWS,
+                code="retired-key",
+            )
 
     # -- files -------------------------------------------------------------------------------------
 
@@ -527,11 +606,12 @@ class Owner:
 
         An existing file is not replaced unless ``overwrite=True``: a lost secret key is lost data.
         """
-        material = SecretMaterial(
-            self._bare_keys.material, self._generator.secret_key(), self._steps
-        )
+        public = replace(self._bare_keys.material, retirement=self.retired)
+        material = SecretMaterial(public, self._generator.secret_key(), self._steps)
         keyfiles.write_secret(material, path, passphrase, overwrite=overwrite)
         self.key_file = Path(path).resolve()
+        if self._kept is not None:
+            self._kept.save_beside(self.key_file)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], passphrase: str | None = None) -> Owner:
@@ -557,7 +637,7 @@ class Owner:
                 "the secret key of the file does not fit the signing key in it",
                 code="signing-key-mismatch",
             )
-        owner.key_file = Path(path).resolve()
+        owner.key_file, owner.retired = Path(path).resolve(), public.retirement
         return owner
 
     def __repr__(self) -> str:

@@ -206,7 +206,7 @@ def reverse_bits(number: int, count: int) -> int:
     return int(f"{number:0{count.bit_length() - 1}b}"[::-1], 2)
 
 
-def side_by_side(place: int, copies: int, ring_degree: int) -> int:
+def interleaving_power(place: int, copies: int, ring_degree: int) -> int:
     """Return the power of X for the total at a place, to interleave it with its ``copies``
     neighbours.
     """
@@ -231,8 +231,8 @@ def packed_noise(model: NoiseModel, start: Noise) -> Noise:
     """Bound the coefficients of a pack of ciphertexts that are all bounded by ``start``.
 
     A coefficient of the pack comes from one total (divided and multiplied by N) and from what was
-    added on each later merge: it sees nothing of the other totals. An error added at level l is doubled
-    at each later level.
+    added on each later merge: it sees nothing of the other totals. An error added at level l is
+    doubled at each later level.
     """
     noise = Noise(model.coefficient_bound(start))
     for level in range(1, model.ring_degree.bit_length()):
@@ -327,8 +327,7 @@ def unpack(parameters: Parameters, plain: Any, count: int) -> list[int]:
     found = coefficients[packing_places(count, ring)]
     if np.count_nonzero(coefficients) > np.count_nonzero(found):
         raise ArgumentError(
-            "the result holds something beside its totals: it was altered, or not computed as "
-            "asked. It is refused",
+            "the result holds more than its totals: it was altered, or not computed as asked",
             code="foreign-coefficients",
         )
     return [centre(int(value) * parameters.slots, t) for value in found]

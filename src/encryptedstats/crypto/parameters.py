@@ -247,7 +247,10 @@ class Parameters:
         base = self.pair_base
         if base is not None and (type(base) is not int or not 3 <= base < self.plain_modulus):
             raise ParameterError(
-                f"pair_base={base!r}: from 3 to below t, {self.plain_modulus}, or None for no pairs",
+                (
+                    f"pair_base={base!r}: from 3 to below t, {self.plain_modulus}, or None for no "
+                    "pairs"
+                ),
                 code="base-out-of-range",
             )
         if base is not None and (kept is not None or bits is not None):

@@ -52,9 +52,9 @@ class Member:
     Parameters
     ----------
     home : path of a folder
-        Keeps the member's secret and all sent messages, readable to this user alone. Created if it does
-        not exist, loaded otherwise. Never use a copy or a restored backup of it next to the original: a
-        share must be made only once.
+        Keeps the member's secret and all sent messages, readable to this user alone. Created if it
+        does not exist, loaded otherwise. Never use a copy or a restored backup of it next to the
+        original: a share must be made only once.
     joint : JointKey
     name : str
         Which of the members this is.

@@ -128,7 +128,7 @@ def _zero_noise(parameters: Parameters, moduli: Sequence[int]) -> Noise:
 
 
 def plan_for(members: int) -> Cure:
-    """Return the advice to plan parameters for so many members."""
+    """Return the advice to plan parameters for a number of members."""
     return Cure("plan for members", f"es.plan(..., members={members})", {"members": members})
 
 

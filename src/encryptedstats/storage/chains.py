@@ -105,8 +105,8 @@ class Chain:
     topic : str
         What the chain is about; part of everything that is signed.
     verify : callable, optional
-        ``verify(by, statement, signature)`` returns True for a good signature. Without it signatures
-        are ignored.
+        ``verify(by, statement, signature)`` returns True for a good signature. Without it
+        signatures are ignored.
     """
 
     def __init__(self, store: Store, folder: str, topic: str, verify: Verify | None = None) -> None:

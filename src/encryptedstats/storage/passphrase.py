@@ -87,6 +87,26 @@ def unlock(lock: Mapping[str, Any], sealed: bytes, passphrase: str, *, bind_to: 
     return opened
 
 
+def seal(data: bytes, key: bytes, *, bind_to: bytes) -> bytes:
+    """Seal bytes under a key of 32 bytes, by AES-256-GCM with a random nonce."""
+    nonce = os.urandom(_NONCE_BYTES)
+    return nonce + AESGCM(key).encrypt(nonce, data, bind_to)
+
+
+def unseal(sealed: bytes, key: bytes, *, bind_to: bytes) -> bytes:
+    """Open what :func:`seal` sealed; another key and altered bytes are refused alike."""
+    nonce, body = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+    if len(body) < _TAG_BYTES:
+        raise FileFormatError("a sealed section is too short", code="truncated-section")
+    try:
+        return AESGCM(key).decrypt(nonce, body, bind_to)
+    except InvalidTag:
+        raise FileFormatError(
+            "a sealed section does not open: it belongs to another key, or was altered",
+            code="altered-file",
+        ) from None
+
+
 def _cipher(passphrase: str, salt: bytes, cost: Mapping[str, int]) -> Any:
     if not isinstance(passphrase, str) or not passphrase:
         raise PassphraseError("the passphrase must be text and not empty", code="empty-passphrase")

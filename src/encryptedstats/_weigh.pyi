@@ -1,0 +1,15 @@
+from typing import Any
+
+from numpy.typing import NDArray
+
+_Array = NDArray[Any]
+
+def weigh(
+    weights: _Array,
+    sums: tuple[_Array, ...],
+    start: int,
+    stop: int,
+    low: _Array,
+    high: _Array,
+    /,
+) -> None: ...
