@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import encryptedstats as es
 from encryptedstats.circuits import Expression, Layout, column, linear, proof
 from encryptedstats.circuits.bounds import ColumnRange, read_bounds
-from encryptedstats.circuits.clear import drawn_shift, read_clear
+from encryptedstats.circuits.clear import draw_shift, read_clear
 from encryptedstats.circuits.devices import Run, Task
 from encryptedstats.circuits.devices.seal import SealExecution
 from encryptedstats.circuits.devices.steps import StepByStep
@@ -40,9 +40,9 @@ from encryptedstats.circuits.expressions import (
     padding_value,
 )
 from encryptedstats.circuits.lowering import (
+    Schedule,
     Setting,
     Strategy,
-    Way,
     lower,
     move_steps,
     replication_steps,
@@ -118,7 +118,7 @@ def by_hand(outputs: Sequence[Expression], columns: Mapping[Any, Any], layout: L
                 if node.is_total
                 else {s: _number(node, [a[s] for a in args]) for s in slots}
             )
-        chunks, rotation, swap = drawn_shift(node.data, layout)
+        chunks, rotation, swap = draw_shift(node.data, layout)
         return {
             (c, s): args[0][
                 (c + chunks) % layout.n_chunks, (s // half ^ swap) * half + (s + rotation) % half
@@ -257,7 +257,7 @@ class MemorySource(Source):
         return self.lab.owner.open(evaluate(outputs, self, **options))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def lab_of(
     scheme: str,
     key: int = 0,
@@ -272,7 +272,7 @@ def lab_of(
     packs keep so many primes.
 
     With ``factors``, primes are not 1 modulo t, and switching multiplies messages by something.
-    With ``copies``, totals lie side by side.
+    With ``copies``, totals are interleaved.
     """
     steps = rotation_steps(copies)
     with warnings.catch_warnings():
@@ -362,7 +362,7 @@ def lowered(
 ) -> Program:
     """The program of a circuit on a source, with a strategy that is not asked for a proof."""
     setting = Setting(source.parameters, source.layout, source.with_secret_key, form)
-    return lower(outputs, setting, Way(strategy))
+    return lower(outputs, setting, Schedule(strategy))
 
 
 def computed(program: Program, source: MemorySource) -> tuple[list[Any], Watch]:
@@ -407,7 +407,7 @@ def unless_refused(act: Callable[[], Any]) -> Any:
     except (OverflowError, es.NoiseError):
         return None
     except ValueError as error:
-        if "is 0 whatever the table" not in str(error):
+        if "is 0 for every table" not in str(error):
             raise
         return None
 

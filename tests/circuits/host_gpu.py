@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -22,15 +21,21 @@ from encryptedstats.circuits.devices.cuda.gpu import Array, Gpu, Recording
 
 SOURCE = Path(cuda.__file__).parent
 COMPILER = shutil.which("g++") or shutil.which("clang++")
+_COMPILED: list[ctypes.CDLL] = []
 
 
 class _Index(ctypes.Structure):
     _fields_ = (("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint))
 
 
-@cache
 def library() -> ctypes.CDLL:
     """The kernels as functions of this machine; exact doubles forbid contraction here too."""
+    if not _COMPILED:  # kept when a module ends, unlike caches: compiling takes two seconds
+        _COMPILED.append(_compile())
+    return _COMPILED[0]
+
+
+def _compile() -> ctypes.CDLL:
     folder = tempfile.mkdtemp()
     made = Path(folder) / "kernels.so"
     flags = ["-O2", "-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-x", "c++"]

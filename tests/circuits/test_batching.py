@@ -4,7 +4,7 @@ them need.
 
 from __future__ import annotations
 
-from encryptedstats.circuits.passes.batching import _grouped
+from encryptedstats.circuits.passes.batching import _group
 from encryptedstats.circuits.program import EXPAND, GIVEN, Step
 from encryptedstats.crypto.noise import Noise
 
@@ -22,4 +22,4 @@ def test_a_total_that_all_need_does_not_part_neighbours() -> None:
         for c in range(2)
         for tree in range(8)
     ]
-    assert _grouped(things, 4) == [[(tree, 0), (tree, 1)] for tree in range(8)]
+    assert _group(things, 4) == [[(tree, 0), (tree, 1)] for tree in range(8)]

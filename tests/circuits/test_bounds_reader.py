@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from effort import examples
 from encryptedstats.circuits import Layout, column, linear, sum_of
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
-from encryptedstats.circuits.expressions import given as given_total
-from encryptedstats.circuits.expressions import here
+from encryptedstats.circuits.expressions import encrypted_constant, pack_total
 from encryptedstats.tables.columns import column_ranges
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.schema.variables import PublicSchema, PublicVariable
@@ -355,7 +354,11 @@ def test_given_totals_and_numbers_that_are_encrypted_here():
     """What is known of a given total is known by its packs and number; a number is what it is, or 0
     in padding.
     """
-    seven, nine, less = given_total("model", 2), here(9, "answer"), here(-4, "other")
+    seven, nine, less = (
+        pack_total("model", 2),
+        encrypted_constant(9, "answer"),
+        encrypted_constant(-4, "other"),
+    )
     ranges = {("model", 2): ColumnRange(3, 7), "n": ColumnRange(-3, 5)}
     found = read_bounds(
         [seven, nine, less, seven * nine - column("n"), (nine + less).total()], ranges, 10
@@ -368,4 +371,4 @@ def test_given_totals_and_numbers_that_are_encrypted_here():
     assert found[seven * nine - column("n")] == Interval(-5, 66)
     assert found[(nine + less).total()] == Interval(-40, 90)
     with pytest.raises(KeyError):
-        read_bounds([given_total("model", 3)], ranges, 10)
+        read_bounds([pack_total("model", 3)], ranges, 10)

@@ -21,7 +21,7 @@ class Gpu(Device):
 
     name = "gpu"
     speed = Speed(rows=1e-30, totals=1e-30)
-    side_by_side = False
+    interleaves = False
     able = True
 
     def obstacle(self, program: Program) -> str | None:
@@ -45,8 +45,8 @@ class Counted:
     def __init__(self, program: Program) -> None:
         self.program, self.asked = program, list[int | None]()
 
-    def __call__(self, *, beside: int | None = None) -> Any:
-        self.asked.append(beside)
+    def __call__(self, *, n_interleaved: int | None = None) -> Any:
+        self.asked.append(n_interleaved)
         return Compiled(self.program, (), (), ())
 
 
@@ -68,7 +68,7 @@ def test_a_program_is_compiled_once_for_a_gpu(gpu: Gpu, counted: Counted) -> Non
 
 def test_what_a_gpu_cannot_run_is_interleaved(gpu: Gpu, counted: Counted) -> None:
     gpu.able = False
-    assert choose_device(counted, "auto")[1].side_by_side
+    assert choose_device(counted, "auto")[1].interleaves
     assert counted.asked == [1, None]
 
 

@@ -19,14 +19,19 @@ from effort import examples
 from encryptedstats.circuits import Layout, clear, column, linear
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.clear import (
-    drawn_shift,
+    draw_shift,
     from_slots,
     permute_slots,
     read_clear,
     to_slots,
 )
-from encryptedstats.circuits.expressions import Marks, column_names, here, padding_value
-from encryptedstats.circuits.expressions import given as given_total
+from encryptedstats.circuits.expressions import (
+    Marks,
+    column_names,
+    encrypted_constant,
+    pack_total,
+    padding_value,
+)
 from encryptedstats.circuits.passes.padding import clear_padding
 from encryptedstats.tables.encodings import Column
 from error_codes import error
@@ -111,8 +116,8 @@ def test_blocks_change_nothing(small_blocks, outputs, layout, seed, marked):
     rows = [
         column("a0"),
         1 - column("b1"),
-        column("n").masked(marks),
-        (1 - column("a1")).masked(marks),
+        column("n").mask(marks),
+        (1 - column("a1")).mask(marks),
         back,
     ]
     totals = [rows[2].total(), rows[3].total(), (back * column("y1")).total()]
@@ -155,7 +160,7 @@ def test_every_width_of_integers(factors, names, constant):
         wide * x,
         wide * share,
         wide * y - wide * y * share,
-        (wide * x).masked(Marks(0, [1])),
+        (wide * x).mask(Marks(0, [1])),
         (wide * x).resample(1),
     ]
     layout = Layout(9, 8, (4, 5))
@@ -316,7 +321,7 @@ def test_a_seed_means_the_same_for_ever():
     """Part of the format: clear and encrypted tables, and every version of this library, must
     agree.
     """
-    assert [drawn_shift(seed, Layout(20_000, 8192)) for seed in (0, 1, -1, 10**30)] == [
+    assert [draw_shift(seed, Layout(20_000, 8192)) for seed in (0, 1, -1, 10**30)] == [
         (1, 38, True),
         (2, 643, True),
         (2, 783, True),
@@ -328,10 +333,10 @@ def test_a_seed_means_the_same_for_ever():
 @given(layout=layouts, seed=st.integers())
 def test_resampling_permutes_the_slots(layout, seed):
     slots = np.arange(layout.n_chunks * layout.slots).reshape(layout.n_chunks, layout.slots)
-    moved = permute_slots(slots, drawn_shift(seed, layout))
+    moved = permute_slots(slots, draw_shift(seed, layout))
     assert moved.shape == slots.shape
     assert sorted(moved.ravel()) == sorted(slots.ravel())
-    chunks, rotation, swap = drawn_shift(seed, layout)
+    chunks, rotation, swap = draw_shift(seed, layout)
     for c in range(layout.n_chunks):
         left, right = np.split(slots[(c + chunks) % layout.n_chunks], 2)
         left, right = np.roll(left, -rotation), np.roll(right, -rotation)
@@ -367,19 +372,19 @@ def test_draws_look_uniform_over_seeds():
     """
     layout = Layout(48, 16)
     slots = np.arange(48).reshape(3, 16)
-    first = [int(permute_slots(slots, drawn_shift(seed, layout))[0, 0]) for seed in range(4800)]
+    first = [int(permute_slots(slots, draw_shift(seed, layout))[0, 0]) for seed in range(4800)]
     counts = np.bincount(first, minlength=48)
     assert ((counts - 100) ** 2 / 100).sum() < 90  # the 0.9998 quantile
     parts = dict.fromkeys(product(range(3), (False, True)), 0)
     for seed in range(4800):
-        chunk, _, swap = drawn_shift(seed, layout)
+        chunk, _, swap = draw_shift(seed, layout)
         parts[chunk, swap] += 1
     assert all(700 < count < 900 for count in parts.values())
 
 
 def test_one_chunk_and_the_smallest_ring_of_slots():
-    assert all(drawn_shift(seed, Layout(3, 8))[0] == 0 for seed in range(50))
-    assert {drawn_shift(seed, Layout(2, 2)) for seed in range(50)} == {(0, 0, False), (0, 0, True)}
+    assert all(draw_shift(seed, Layout(3, 8))[0] == 0 for seed in range(50))
+    assert {draw_shift(seed, Layout(2, 2)) for seed in range(50)} == {(0, 0, False), (0, 0, True)}
     found = {
         tuple(read_clear([X.resample(seed)], {"x": np.array([1, 2])}, Layout(2, 2))[0])
         for seed in range(50)
@@ -391,7 +396,7 @@ def test_resampling_twice_and_other_chunks():
     layout = Layout(24, 8)
     columns = {"x": np.arange(24)}
     twice, slots = X.resample(1).resample(2), to_slots(columns["x"], layout)
-    expected = permute_slots(permute_slots(slots, drawn_shift(1, layout)), drawn_shift(2, layout))
+    expected = permute_slots(permute_slots(slots, draw_shift(1, layout)), draw_shift(2, layout))
     np.testing.assert_array_equal(
         read_clear([twice], columns, layout)[0], from_slots(expected, layout)
     )
@@ -406,7 +411,7 @@ def test_partial_chunks_draw_what_the_layout_says():
     for seed in range(5):
         for layout in (full, parts):
             expected = from_slots(
-                permute_slots(to_slots(rows, layout), drawn_shift(seed, layout)), layout
+                permute_slots(to_slots(rows, layout), draw_shift(seed, layout)), layout
             )
             np.testing.assert_array_equal(
                 read_clear([X.resample(seed)], {"x": rows}, layout)[0], expected
@@ -478,13 +483,13 @@ def test_padding_is_known_wherever_a_total_is_taken():
 def test_given_totals_and_numbers_that_are_encrypted_here(layout):
     """Both are in every row; in padding there is nothing, as far as this reader goes."""
     columns = {"n": np.arange(layout.n_rows) - 3, ("model", 2): np.full(layout.n_rows, 7)}
-    n, seven, nine = column("n"), given_total("model", 2), here(9, "answer")
+    n, seven, nine = column("n"), pack_total("model", 2), encrypted_constant(9, "answer")
     outputs = [
         seven * n + nine,
         (seven * n).total(),
         (nine + n * n).total(),
-        here(1 << 40, "large") - n,
-        here(0, "no"),
+        encrypted_constant(1 << 40, "large") - n,
+        encrypted_constant(0, "no"),
     ]
     found, expected = read_clear(outputs, columns, layout), by_hand(outputs, columns, layout)
     for one, other in zip(found, expected, strict=True):
@@ -500,7 +505,7 @@ def test_cleared_rows_are_the_same_rows(layout, pool, constant):
     columns = {**random_columns(layout.n_rows), ("model", 0): np.full(layout.n_rows, 5)}
     outputs = [
         *(x + constant for x in pool),
-        pool[-1] * given_total("model", 0) + given_total("model", 0),
+        pool[-1] * pack_total("model", 0) + pack_total("model", 0),
     ]
     done = clear_padding(outputs)
     for one, other in zip(

@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 import encryptedstats as es
 from effort import examples
 from encryptedstats.circuits import calibration, column, linear
-from encryptedstats.circuits.calibration import calibrate, measured_times, scaled_times
-from encryptedstats.circuits.cost import ALONE, Cost, Times, read_cost
+from encryptedstats.circuits.calibration import calibrate, measure_times, scale_times
+from encryptedstats.circuits.cost import ALONE, Cost, OperationTimes, read_cost
 from encryptedstats.circuits.devices.steps import BATCH, batches_of
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.lowering import FLAT, LEVELLED, Setting, lower
@@ -208,7 +208,7 @@ def test_several_packs(bgv):
     outputs = [(A * (k + 1) + N).total() for k in range(11)]
     source = bgv.source((30,))
     report = read_noise(outputs, Setting(bgv.parameters, source.layout)).with_width(4)
-    program = lower(outputs, Setting(bgv.parameters, source.layout), report.way)
+    program = lower(outputs, Setting(bgv.parameters, source.layout), report.schedule)
     assert [len(pack.args) for pack in program.packs] == [4, 4, 3]
     # 2 + 2 + 2 steps at the first level, two automorphisms at the second, and 8 more levels to
     # clear.
@@ -222,7 +222,7 @@ def test_number_and_seconds(bgv):
     cost = read_cost(lowered([(A * B).total()], bgv.source((1024,) * 4 + (904,)), FLAT))
     assert (cost.number("multiply"), cost.number("load"), cost.number("key switch")) == (5, 10, 1)
     assert (cost.number("add"), cost.number("nothing")) == (4, 0)
-    times = Times(
+    times = OperationTimes(
         load=1.0,
         add=10.0,
         scale=0.0,
@@ -241,7 +241,7 @@ def test_number_and_seconds(bgv):
 def test_times_scale_with_size_and_primes(bgv):
     p = bgv.parameters
     assert len(p.data_moduli) == 6
-    times = Times(
+    times = OperationTimes(
         load=6.0,
         add=6.0,
         scale=6.0,
@@ -268,15 +268,15 @@ def test_times_are_measured_once_and_kept(bgv, tmp_path, monkeypatch):
         "calibrate",
         lambda parameters: runs.append(parameters) or calibrate(bgv.parameters),
     )
-    first = measured_times(bgv.parameters)
-    assert measured_times(bgv.parameters) == first
+    first = measure_times(bgv.parameters)
+    assert measure_times(bgv.parameters) == first
     assert len(runs) == 1
     assert all(value > 0 for value in vars(first).values())
     (file,) = tmp_path.rglob("times.json")
     other = lab_of("bfv").parameters
-    measured_times(other)
+    measure_times(other)
     assert len(json.loads(file.read_text())) == 2
-    measured_times(
+    measure_times(
         es.Parameters.from_bits("bgv", 16384, 4000, (54,) * 5)
     )  # scaled from what is known
     assert len(runs) == 2
@@ -287,11 +287,11 @@ def test_times_of_other_parameters_are_scaled(bgv):
         es.Parameters.from_bits("bgv", n, 4000, bits)
         for n, bits in ((8192, (50,) * 4), (16384, (50,) * 7))
     )
-    times = Times(
+    times = OperationTimes(
         load=1, add=1, scale=1, multiply=1, switch=1, key_switch=1, encrypt=1, unpack=1, mask=1
     )
-    assert scaled_times(times, measured, measured) == times
-    found = scaled_times(times, measured, larger)
+    assert scale_times(times, measured, measured) == times
+    found = scale_times(times, measured, larger)
     assert (found.add, found.multiply, found.load) == (4, 4, 4)
     assert found.switch == pytest.approx(4 * 14 / 13)
     assert found.key_switch == pytest.approx(4 * 14 / 13 * 7 / 4)
@@ -304,11 +304,13 @@ def test_what_a_busy_machine_measured_is_measured_again_when_it_is_quiet(
     monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))
     runs = []
     monkeypatch.setattr(
-        calibration, "calibrate", lambda parameters: runs.append(1) or Times(*[len(runs)] * 8)
+        calibration,
+        "calibrate",
+        lambda parameters: runs.append(1) or OperationTimes(*[len(runs)] * 8),
     )
     for busy, measured in ((4.0, 1), (3.0, 1), (0.1, 2), (0.1, 2), (4.0, 2)):
-        monkeypatch.setattr(calibration, "_busy", lambda busy=busy: busy)
-        measured_times(bgv.parameters)
+        monkeypatch.setattr(calibration, "_read_load", lambda busy=busy: busy)
+        measure_times(bgv.parameters)
         assert len(runs) == measured
 
 
@@ -331,24 +333,27 @@ def test_what_seal_computes_is_measured_with_a_handful_of_totals(monkeypatch):
 @pytest.mark.parametrize("content", ["", "no json", "[1, 2]", "null", "damaged entry", "old entry"])
 def test_a_damaged_cache_of_times_is_measured_again(bgv, tmp_path, monkeypatch, content):
     monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))
-    monkeypatch.setattr(calibration, "calibrate", lambda parameters: Times(1, 2, 3, 4, 5, 6, 7, 8))
-    measured_times(bgv.parameters)
+    monkeypatch.setattr(
+        calibration, "calibrate", lambda parameters: OperationTimes(1, 2, 3, 4, 5, 6, 7, 8)
+    )
+    measure_times(bgv.parameters)
     (file,) = tmp_path.rglob("times.json")
     if content.endswith("entry"):
         (key,) = json.loads(file.read_text())
         content = json.dumps({key: [1] if "damaged" in content else {"add": 1}})
     file.write_text(content)
-    measured_times(bgv.parameters)
+    measure_times(bgv.parameters)
     assert [kept["times"] for kept in json.loads(file.read_text()).values()] == [
-        vars(Times(1, 2, 3, 4, 5, 6, 7, 8))
+        vars(OperationTimes(1, 2, 3, 4, 5, 6, 7, 8))
     ]
 
 
 def test_a_cache_that_cannot_be_written_does_no_harm(bgv, tmp_path, monkeypatch):
     (tmp_path / "encryptedstats").write_text("a file where a folder should be")
     monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))
-    monkeypatch.setattr(calibration, "calibrate", lambda parameters: Times(1, 2, 3, 4, 5, 6, 7, 8))
+    monkeypatch.setattr(
+        calibration, "calibrate", lambda parameters: OperationTimes(1, 2, 3, 4, 5, 6, 7, 8)
+    )
     assert (
-        measured_times(es.Parameters.from_bits("bgv", 8192, 4000, (42, 43, 43, 43, 43))).encrypt
-        == 7
+        measure_times(es.Parameters.from_bits("bgv", 8192, 4000, (42, 43, 43, 43, 43))).encrypt == 7
     )

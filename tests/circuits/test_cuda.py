@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,25 +16,31 @@ from typing import Any
 import numpy as np
 import pytest
 import test_devices as suite
+import test_interleaving as neighbours
 from circuit_samples import Lab, MemorySource, forced, lab_of
 from given_samples import kept_lab
 from host_gpu import COMPILER, HostGpu
 
 import encryptedstats as es
-from encryptedstats.circuits.devices import Run, Task, register, registered, seal, unregister
+from encryptedstats.circuits.devices import Run, Task, get_devices, register, seal, unregister
+from encryptedstats.circuits.devices.branchings import branchings_of
 from encryptedstats.circuits.devices.cuda import CudaDevice, build
 from encryptedstats.circuits.devices.cuda.gpu import BUILT, Gpu, GpuFullError, obstacle_of
 from encryptedstats.circuits.devices.cuda.packing import CudaPacking
 from encryptedstats.circuits.devices.cuda.ring import GpuRing
-from encryptedstats.circuits.devices.cuda.sums import CudaEvaluator, Tables
+from encryptedstats.circuits.devices.cuda.sums import CudaEvaluator, Tables, parts_of
 from encryptedstats.circuits.devices.native.sums import SumsEvaluator
 from encryptedstats.circuits.devices.seal import SealExecution
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Marks
 from encryptedstats.circuits.lowering import FLAT, LEVELLED
+from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.circuits.slices import CheckpointSums
 from encryptedstats.crypto.kernels import Kernels
 from encryptedstats.errors import DeviceError, FileFormatError
+from encryptedstats.machine import cpu_level
+from encryptedstats.spotcheck import Challenge
+from encryptedstats.spotcheck.combining import compile_sums, compute_combinations
 from error_codes import error
 
 n, w = suite.n, suite.w
@@ -56,9 +63,9 @@ def name(request: pytest.FixtureRequest) -> Any:
     unregister(HostCuda.name)
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["plain", "factors"])
+@pytest.fixture(scope="module", params=suite.LABS)
 def lab(request: pytest.FixtureRequest) -> Lab:
-    return lab_of("bgv", bits=(49,) * 8, factors=request.param)
+    return lab_of("bgv", bits=(49,) * 8, **suite.LABS[request.param])
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +80,47 @@ def doubles() -> Iterator[str]:
     unregister(HostCuda.name)
 
 
+@pytest.fixture(scope="module")
+def totals_by_seal(lab: Lab) -> Callable[[str, str], tuple[MemorySource, EncryptedNumbers]]:
+    """Rows, and what SEAL computes of them: the same whichever arithmetic is compared with it."""
+    source = lab.source((9, 5, 7), seed=3)
+
+    @cache
+    def computed(what: str, form: str) -> tuple[MemorySource, EncryptedNumbers]:
+        expected = suite.by_seal(suite.PROGRAMS[what], source, HostCuda.name, form=form)
+        assert lab.owner.open(expected) == source.clear(suite.PROGRAMS[what])
+        return source, expected
+
+    return computed
+
+
 @pytest.mark.parametrize("form", ["packed", "slots"])
 @pytest.mark.parametrize("what", suite.PROGRAMS)
-def test_totals(lab: Lab, name: str, what: str, form: str) -> None:
-    suite.check(suite.PROGRAMS[what], lab.source((9, 5, 7), seed=3), name, form=form)
+def test_totals(totals_by_seal: Callable[..., Any], name: str, what: str, form: str) -> None:
+    source, expected = totals_by_seal(what, form)
+    found = evaluate(suite.PROGRAMS[what], source, device=name, form=form, **suite.QUIET)
+    suite.same_residues(found, expected)
+
+
+@pytest.mark.parametrize("copies", [1, 8])
+def test_responses_to_spot_checks(name: str, copies: int) -> None:
+    """All devices share the code that weighs; a device gives the sums, interleaved or not."""
+    totals, source = (
+        neighbours.forest(20),
+        lab_of("bgv", bits=(49,) * 8, copies=copies).source((7,)),
+    )
+    challenge = Challenge(source.keys.key_id, "", (), 7, (b"1" * 32, b"2" * 32, b"3" * 32))
+    n_groups = len(compile_sums(totals, source).groups)
+    assert n_groups == -(-len(dict.fromkeys(totals)) // copies)
+    expected, found = (
+        compute_combinations(
+            totals, challenge, source, device=device, options=Run(1, progress=False)
+        )
+        for device in ("seal", name)
+    )
+    assert len(found) == 3
+    for one, other in zip(expected, found, strict=True):
+        assert np.array_equal(one, other)
 
 
 def test_columns_that_begin_lower_down(name: str) -> None:
@@ -84,7 +128,7 @@ def test_columns_that_begin_lower_down(name: str) -> None:
 
 
 def test_packs_are_taken_apart(name: str) -> None:
-    session = registered()[name].session  # type: ignore[attr-defined]  # of this device
+    session = get_devices()[name].session  # type: ignore[attr-defined]  # of this device
     suite.check_expanding(CudaPacking(kept_lab("bgv").keys, 1, session=session))
 
 
@@ -109,6 +153,24 @@ def test_weighted_slots(name: str) -> None:
     suite.test_weighted_slots(name)
 
 
+def test_marked_slots_of_interleaved_totals(name: str) -> None:
+    """Masks of several totals in one ciphertext, each with its power of X."""
+    lab = Lab(es.Owner(lab_of("bgv", bits=(49,) * 8, copies=8).parameters), (0, 1, 4, 16))
+    outputs = [(n * w).mask(Marks(chunk, [slot])).total() for chunk in range(2) for slot in (0, 3)]
+    outputs += [(n - w).mask(Marks(1, [1, 2])).total() + 3 * w.total()]
+    suite.check(outputs, lab.source((9, 7)), name)
+
+
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_parts_of_interleaved_totals(name: str, chunks: int) -> None:
+    """The products that interleaved totals add up are computed as trees, and then added up."""
+    source, outputs = neighbours.lab(8).source((9,) * chunks, seed=3), neighbours.forest(9)
+    parts = parts_of(compile_for(outputs, source).program.sums)
+    assert parts is not None
+    assert branchings_of(parts.sums) is not None
+    suite.check(outputs, source, name)
+
+
 @pytest.mark.parametrize("form", ["packed", "slots"])
 def test_drawing_never_leaves_the_gpu(
     name: str, form: str, monkeypatch: pytest.MonkeyPatch
@@ -119,9 +181,9 @@ def test_drawing_never_leaves_the_gpu(
     source = Lab(es.Owner(lab_of("bgv", bits=(49,) * 8).parameters), (0, 1, 4, 16, 64, 256)).source(
         (9, 7)
     )
-    moved = (n * w).masked(Marks(1, [2, 3])).moved(1, 5, True)
-    outputs = [1 - (3 * moved - w - 2).masked(Marks(0, [slot])).total() for slot in range(3)]
-    outputs += [(moved * w * w).masked(Marks(0, [0])).total()]
+    moved = (n * w).mask(Marks(1, [2, 3])).move(1, 5, True)
+    outputs = [1 - (3 * moved - w - 2).mask(Marks(0, [slot])).total() for slot in range(3)]
+    outputs += [(moved * w * w).mask(Marks(0, [0])).total()]
     with forced(LEVELLED):
         expected = evaluate(outputs, source, device="seal", form=form, **suite.QUIET)
         monkeypatch.setattr(SealExecution, "residues_of", None)
@@ -142,13 +204,13 @@ def test_a_column_that_no_encryption_made_is_refused_before_it_is_marked(
         type(source), "residues", lambda self, *at: read(self, *at) | np.uint64(1 << 50)
     )
     with pytest.raises(FileFormatError, check=error("invalid-ciphertext")):
-        evaluate([n.masked(Marks(0, [1])).total()], source, device=name, **suite.QUIET)
+        evaluate([n.mask(Marks(0, [1])).total()], source, device=name, **suite.QUIET)
 
 
 def test_a_rotation_without_a_key_is_refused(name: str) -> None:
     source = Lab(es.Owner(lab_of("bgv", bits=(49,) * 8).parameters), (1,)).source((9,))
     with pytest.raises(es.KeyMismatchError, check=error("planned-keys", "4")):
-        evaluate([n.moved(0, 4, False).total()], source, device=name, **suite.QUIET)
+        evaluate([n.move(0, 4, False).total()], source, device=name, **suite.QUIET)
 
 
 def test_a_sum_that_is_always_0_is_refused(lab: Lab, name: str) -> None:
@@ -170,7 +232,7 @@ def test_what_is_run_again_is_started_at_once(lab: Lab, name: str) -> None:
     """A program on a table that is there already: the same residues from what was recorded; and
     others for another table.
     """
-    outputs, device = suite.PROGRAMS["products"], registered()[name]
+    outputs, device = suite.PROGRAMS["products"], get_devices()[name]
     assert isinstance(device, CudaDevice)
     for seed in (3, 4):
         source = lab.source((9, 5), seed=seed)
@@ -218,7 +280,7 @@ def test_a_table_whose_columns_have_no_room_on_the_gpu_comes_there_some_chunks_a
     monkeypatch.setattr(HostGpu, "memory", lambda self: (0, 600 * polynomial))
     suite.check(outputs, source, doubles)
     assert [len(group) for group in groups] == [4] * 7 + [2]
-    device = registered()[doubles]
+    device = get_devices()[doubles]
     assert isinstance(device, CudaDevice)
     assert device.session.recorded is None
 
@@ -227,7 +289,7 @@ def test_vectors_that_have_no_room_in_a_block_lie_in_the_memory_of_the_gpu(
     lab: Lab, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(HostGpu, "shared_bytes", 64)
-    device = registered()[name]
+    device = get_devices()[name]
     assert isinstance(device, CudaDevice)
     for rows in ((30,), (9, 5, 7)):
         suite.check(suite.PROGRAMS["trees"], lab.source(rows, seed=3), name)
@@ -424,14 +486,13 @@ def test_transforms(ring_degree: int, bits: int, arithmetic: str) -> None:
     residues 0, 1 and p - 1 too.
     """
     parameters = es.Parameters.from_bits("bgv", ring_degree, 4000, (bits,) * 3)
-    keys = es.Owner(parameters).public_keys(packing=False)
+    kernels = Kernels(parameters, None, None, cpu_level())
     ring = GpuRing(parameters, HostGpu(), arithmetic)  # type: ignore[arg-type]  # a GPU in all that matters
     p = parameters.data_moduli[0]
     values = np.random.default_rng(1).integers(0, p, (5, ring_degree), dtype=np.uint64)
     values[1], values[2], values[3], values[4, ::2] = p - 1, 1, 0, p - 1
-    assert keys.evaluator.kernels is not None
     for inverse in (False, True):
-        expected = keys.evaluator.kernels.transform(values, 0, inverse=inverse)
+        expected = kernels.transform(values, 0, inverse=inverse)
         np.testing.assert_array_equal(ring.transform(values, 0, inverse=inverse), expected)
 
 

@@ -21,14 +21,14 @@ from encryptedstats.circuits.expressions import (
     column_names,
     combination,
     depth_of,
+    encrypted_constant,
     fold,
-    here,
     in_order,
+    pack_total,
     padding_value,
+    rename_packs,
     totals_of,
-    with_packs_renamed,
 )
-from encryptedstats.circuits.expressions import given as given_total
 from error_codes import error
 
 A, B, C = column("a"), column("b"), column("c")
@@ -361,27 +361,27 @@ def test_sums_that_differ_by_a_number_are_that_number_apart() -> None:
 
 
 def test_given_totals_and_numbers_from_here_are_nodes_of_their_own():
-    assert given_total("model", 3) is given_total("model", np.int64(3))
-    assert given_total("model", 3) is not given_total("model", 4)
-    assert given_total("model", 3) is not given_total("other", 3)
-    assert given_total("model", 3) is not column("model[3]")
-    assert here(7, "one") is here(7, "one")
-    assert here(7, "one") is not here(7, "two")
-    assert not given_total("model", 3).is_total
-    assert "7" not in repr(here(7, "one"))  # a plain model's number is its own
+    assert pack_total("model", 3) is pack_total("model", np.int64(3))
+    assert pack_total("model", 3) is not pack_total("model", 4)
+    assert pack_total("model", 3) is not pack_total("other", 3)
+    assert pack_total("model", 3) is not column("model[3]")
+    assert encrypted_constant(7, "one") is encrypted_constant(7, "one")
+    assert encrypted_constant(7, "one") is not encrypted_constant(7, "two")
+    assert not pack_total("model", 3).is_total
+    assert "7" not in repr(encrypted_constant(7, "one"))  # a plain model's number is its own
     for wrong in (1.5, True, "2"):
         with pytest.raises(TypeError, check=error("not-an-integer")):
-            given_total("model", wrong)
+            pack_total("model", wrong)
 
 
 def test_what_a_circuit_is_given():
-    model = [given_total("model", k) for k in range(3)]
-    outputs = [model[2] * A + model[0], here(5, "answer") + given_total("other", 1)]
+    model = [pack_total("model", k) for k in range(3)]
+    outputs = [model[2] * A + model[0], encrypted_constant(5, "answer") + pack_total("other", 1)]
     assert set(totals_of(outputs)) == {("model", 2), ("model", 0), ("other", 1)}
     assert column_names(outputs) == ["a"]
-    renamed = with_packs_renamed(outputs, "7")
+    renamed = rename_packs(outputs, "7")
     assert set(totals_of(renamed)) == {("model7", 2), ("model7", 0), ("other7", 1)}
-    assert renamed[0] is given_total("model7", 2) * A + given_total("model7", 0)
+    assert renamed[0] is pack_total("model7", 2) * A + pack_total("model7", 0)
     assert circuit_digest(renamed) != circuit_digest(outputs) == circuit_digest(list(outputs))
 
 
@@ -389,7 +389,7 @@ def test_padding_of_what_comes_from_elsewhere():
     """A number that is encrypted here is for rows; a given total fills all slots with what nobody
     knows.
     """
-    seven, nine = given_total("model", 0), here(9, "answer")
+    seven, nine = pack_total("model", 0), encrypted_constant(9, "answer")
     found = padding_value([seven * A, seven + nine, nine * nine + 2])
     assert (found[seven], found[nine], found[seven * A], found[seven + nine]) == (None, 0, 0, None)
     assert found[nine * nine + 2] == 2

@@ -34,8 +34,9 @@ from effort import examples
 from encryptedstats.circuits import Expression, Layout, column, linear
 from encryptedstats.circuits.bounds import ColumnRange, read_bounds
 from encryptedstats.circuits.clear import read_clear
-from encryptedstats.circuits.devices import NativeDevice, registered
+from encryptedstats.circuits.devices import NativeDevice, get_devices
 from encryptedstats.circuits.devices.native import sums as reader
+from encryptedstats.circuits.devices.native.points import write_branchings
 from encryptedstats.circuits.devices.native.sums import (
     Loads,
     SumsEvaluator,
@@ -47,9 +48,17 @@ from encryptedstats.circuits.devices.native.tape import Tape, TapeWriter
 from encryptedstats.circuits.devices.seal import SealExecution
 from encryptedstats.circuits.devices.steps import StepByStep
 from encryptedstats.circuits.evaluate import compile_for, evaluate
-from encryptedstats.circuits.expressions import COLUMN, PRODUCT, TOTAL, Marks, fold, here, in_order
-from encryptedstats.circuits.expressions import given as given_total
-from encryptedstats.circuits.lowering import FLAT, LEVELLED, Lowering, Setting, Strategy, Way
+from encryptedstats.circuits.expressions import (
+    COLUMN,
+    PRODUCT,
+    TOTAL,
+    Marks,
+    encrypted_constant,
+    fold,
+    in_order,
+    pack_total,
+)
+from encryptedstats.circuits.lowering import FLAT, LEVELLED, Lowering, Schedule, Setting, Strategy
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.program import SWITCH, Step
 from encryptedstats.circuits.sources import Source
@@ -92,7 +101,9 @@ Sums = dict[Expression, np.ndarray]
 def sum_steps(totals: Sequence[Expression], source: Source) -> dict[Expression, Step]:
     """Sums over rows, not brought into any form."""
     rules = NoiseRules(source.parameters, with_secret_key=source.with_secret_key)
-    outputs = Lowering(rules, Setting(source.parameters, source.layout), Way(FLAT)).outputs(totals)
+    outputs = Lowering(rules, Setting(source.parameters, source.layout), Schedule(FLAT)).outputs(
+        totals
+    )
     return {total: output.step for total, output in zip(totals, outputs, strict=True)}
 
 
@@ -477,9 +488,9 @@ def test_a_sum_that_cancels_is_refused_as_by_seal() -> None:
             lambda: (keyed_lab(), LEVELLED, (A * B * Y).total()),
             "only if products are relinearised on the way",
         ),
-        (lambda: (keyed_lab(), FLAT, (A.total().replicate() * B).total()), "back into the rows"),
-        (lambda: (keyed_lab(), FLAT, (A * B.resample(1)).total()), "back into the rows"),
-        (lambda: (keyed_lab(), FLAT, A.masked(Marks(0, [0, 3])).total()), "back into the rows"),
+        (lambda: (keyed_lab(), FLAT, (A.total().replicate() * B).total()), "or moves rows"),
+        (lambda: (keyed_lab(), FLAT, (A * B.resample(1)).total()), "or moves rows"),
+        (lambda: (keyed_lab(), FLAT, A.mask(Marks(0, [0, 3])).total()), "or moves rows"),
     ],
     ids=["primes", "relinearised", "replicated", "resampled", "masked"],
 )
@@ -529,8 +540,8 @@ def test_without_the_extension_seal_does_it(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_devices_are_named_rightly() -> None:
-    assert {"native", "seal"} <= set(registered())
-    known = ", ".join(map(repr, ("auto", *registered())))
+    assert {"native", "seal"} <= set(get_devices())
+    known = ", ".join(map(repr, ("auto", *get_devices())))
     with pytest.raises(DeviceError, check=error("unknown-device", known)):
         evaluate([column("a0").total()], fast_source(), device="z80")
 
@@ -711,6 +722,7 @@ def a_run() -> dict[str, Any]:
         "accumulators": np.zeros(sum(tape.sizes) * SLOTS, dtype=np.uint64),
         "scratch": np.zeros(sum(tape.vectors) * 64 + 16, dtype=np.uint64),
         "kept": aligned(0),
+        "branchings": tape.branchings,
     }
 
 
@@ -752,6 +764,55 @@ def test_a_spoilt_tape_is_refused_or_harmless() -> None:
         except ValueError as error:
             if "is not run" not in str(error):
                 raise AssertionError(name) from error
+
+
+@cache
+def a_run_at_points() -> dict[str, Any]:
+    """As :func:`a_run`, over two chunks, by branchings."""
+    source, totals = fast_source((1000, 900), bits=(46, 46)), tree()
+    steps = list(sum_steps(totals, source).values())
+    writer = TapeWriter(steps, source.parameters.plain_modulus, montgomery=False)
+    tape = writer.tape(steps, write_branchings)
+    modulus = source.parameters.data_moduli[0]
+    columns = [source.residues(step.data, chunk) for chunk in range(2) for step in tape.columns]
+    words = 3 * tape.vectors[0] + sum(tape.sizes)
+    return {
+        **a_run(),
+        "modulus": modulus,
+        "shape": (0, len(source.parameters.data_moduli), SLOTS, 2, 64, 0, SLOTS),
+        "vectors": tape.vectors,
+        "columns": tuple(np.require(one, np.uint64, ("C", "A")) for one in columns),
+        "tape": tape.words,
+        "segments": tape.segments,
+        "totals": tape.places,
+        "constants": tape.constants_modulo(modulus),
+        "accumulators": np.zeros(
+            sum(tape.sizes) * len(source.parameters.data_moduli) * SLOTS, dtype=np.uint64
+        ),
+        "scratch": np.zeros(words * 64 + 16, dtype=np.uint64),
+        "branchings": tape.branchings,
+    }
+
+
+@pytest.mark.parametrize("level", [level for level in LEVELS if level != "baseline"])
+def test_spoilt_branchings_are_refused_or_harmless(level: str) -> None:
+    given = dict(a_run_at_points(), level=level)
+    assert fused.run(*given.values()) == -1
+    words, refused = given["branchings"], 0
+    for place in range(words.size):
+        for value in (-1, 1, 2, 9, 31, 40, 1 << 10, 2**31 - 2, -(2**31)):
+            given["branchings"] = words.copy()
+            given["branchings"][place] = value
+            try:
+                fused.run(*given.values())
+            except ValueError as error:
+                refused += 1
+                if "is not run" not in str(error):
+                    raise AssertionError((place, value)) from error
+    assert refused > 3 * words.size
+    for change in ({"level": "baseline"}, {"known": True}, {"kept": aligned(1 << 12)}):
+        with pytest.raises(ValueError, match="is not run"):
+            fused.run(*{**given, "branchings": words, **change}.values())
 
 
 def test_strange_arguments_are_refused_or_harmless() -> None:
@@ -812,6 +873,7 @@ def test_shapes_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
         "accumulators": np.zeros(2 * SLOTS, dtype=np.uint64),
         "scratch": np.zeros(1 << 12, dtype=np.uint64),
         "kept": aligned(2 * SLOTS),
+        "branchings": tape.branchings,
     }
     assert fused.run(*given_.values()) == -1
     with pytest.raises(ValueError):
@@ -862,7 +924,7 @@ def test_columns_that_begin_lower_are_read_and_switched_once() -> None:
 def test_given_totals_in_totals() -> None:
     source = kept_lab().source((300, 40))
     packs = {"model": evaluate([A.total(), (B * Y).total(), column("n").total()], source)}
-    model = [given_total("model", k) for k in range(3)]
+    model = [pack_total("model", k) for k in range(3)]
     outputs = [(model[0] * A * Y).total(), (model[1] * B - 2 * model[2] * A).total()]
     opened = kept_lab().owner.open(packs["model"])
     columns = {
@@ -871,7 +933,7 @@ def test_given_totals_in_totals() -> None:
     }
     ranges = {**source.known, **{("model", k): ColumnRange(-2000, 2000) for k in range(3)}}
     bounds = list(map(read_bounds(outputs, ranges, 340).__getitem__, outputs))
-    options = {"given": packs, "bounds": bounds}
+    options = {"packs": packs, "bounds": bounds}
     found, expected = (
         evaluate(outputs, source, device=name, workers=1, **options) for name in ("native", "seal")
     )
@@ -883,7 +945,7 @@ def test_numbers_that_are_encrypted_on_the_spot_in_totals() -> None:
     """They are others every time, so that no tape reads them in pieces: SEAL adds up."""
     source, outputs = (
         fast_source((30, 20)),
-        [(here(3, "x") * A + B).total(), (here(-2, "y") + A).total()],
+        [(encrypted_constant(3, "x") * A + B).total(), (encrypted_constant(-2, "y") + A).total()],
     )
     for device in ("native", "seal"):
         assert source.encrypted(outputs, device=device) == source.clear(outputs)

@@ -50,9 +50,9 @@ def mover(request: pytest.FixtureRequest) -> Lab:
 def test_equal_marks_are_one_node() -> None:
     assert Marks(1, [3, 2, 2]) == Marks(1, np.array([2, 3])) != Marks(0, [2, 3])
     assert hash(Marks(1, [3, 2])) == hash(Marks(1, [2, 3]))
-    assert n.masked(Marks(1, [3, 2])) is n.masked(Marks(1, [2, 3]))
-    assert n.masked(Marks(1, [3])) is not n.masked(Marks(1, [2]))
-    assert repr(n.masked(Marks(1, [3, 2]))) == "n.mask(2 slots of chunk 1)"
+    assert n.mask(Marks(1, [3, 2])) is n.mask(Marks(1, [2, 3]))
+    assert n.mask(Marks(1, [3])) is not n.mask(Marks(1, [2]))
+    assert repr(n.mask(Marks(1, [3, 2]))) == "n.mask(2 slots of chunk 1)"
     assert Marks(0, [1]) != "marks"
 
 
@@ -64,10 +64,10 @@ def test_marks_that_cannot_be(chunk: int, slots: list[int]) -> None:
 
 def test_totals_have_no_rows_to_mark_or_move() -> None:
     with pytest.raises(TypeError, check=error("total-without-rows")):
-        n.total().masked(Marks(0, [0]))
+        n.total().mask(Marks(0, [0]))
     with pytest.raises(TypeError, check=error("total-without-rows")):
-        n.total().moved(0, 1, False)
-    assert n.moved(0, 0, False) is n
+        n.total().move(0, 1, False)
+    assert n.move(0, 0, False) is n
 
 
 # -- what they mean
@@ -76,31 +76,31 @@ def test_totals_have_no_rows_to_mark_or_move() -> None:
 
 def test_by_hand() -> None:
     layout, values = Layout(6, 4), {"n": np.array([1, 2, 3, 4, 5, 6])}
-    marked = n.masked(Marks(1, [0])) + 10 * n.masked(Marks(0, [1, 3]))
+    marked = n.mask(Marks(1, [0])) + 10 * n.mask(Marks(0, [1, 3]))
     assert read_clear([marked], values, layout)[0].tolist() == [0, 20, 0, 40, 5, 0]
     assert read_clear([marked.total()], values, layout) == [65]
     # One slot to the left within the half rows, then those in the other half; the chunk after this
     # one comes here.
-    assert read_clear([n.moved(0, 1, False)], values, layout)[0].tolist() == [2, 1, 4, 3, 6, 5]
-    assert read_clear([n.moved(0, 0, True)], values, layout)[0].tolist() == [3, 4, 1, 2, 0, 0]
-    assert read_clear([n.moved(1, 0, False)], values, layout)[0].tolist() == [5, 6, 0, 0, 1, 2]
+    assert read_clear([n.move(0, 1, False)], values, layout)[0].tolist() == [2, 1, 4, 3, 6, 5]
+    assert read_clear([n.move(0, 0, True)], values, layout)[0].tolist() == [3, 4, 1, 2, 0, 0]
+    assert read_clear([n.move(1, 0, False)], values, layout)[0].tolist() == [5, 6, 0, 0, 1, 2]
 
 
 def test_padding_and_bounds() -> None:
-    marked = (n + 3).masked(Marks(0, [0]))
+    marked = (n + 3).mask(Marks(0, [0]))
     assert padding_value([marked])[marked] == 0
     assert padding_value([1 - marked])[1 - marked] == 1
     bounds = read_bounds(
-        [marked, marked.total(), n.masked(Marks(0, [1]))], {"n": ColumnRange(2, 5)}, 10
+        [marked, marked.total(), n.mask(Marks(0, [1]))], {"n": ColumnRange(2, 5)}, 10
     )
     assert (bounds[marked].low, bounds[marked].high) == (0, 8)
-    assert bounds[n.masked(Marks(0, [1]))].low == 0
+    assert bounds[n.mask(Marks(0, [1]))].low == 0
 
 
 @given(st.integers(0, SLOTS // 2 - 1), st.booleans())
 def test_moves_are_made_of_powers_of_four(rotation: int, swap: bool) -> None:
     layout = Layout(SLOTS, SLOTS)
-    node = n.moved(1, rotation, swap)
+    node = n.move(1, rotation, swap)
     if node is n:
         return
     steps = move_steps(node, layout) if (rotation or swap) else []
@@ -128,12 +128,12 @@ def test_encrypted_as_in_the_clear(mover: Lab, counts: list[int], moves: list[An
     terms = []
     for chunk, slot, rotation, swap in moves:
         chunk, slot = chunk % len(counts), slot % counts[chunk % len(counts)]
-        picked = (w * y + n).masked(Marks(chunk, [slot, 0]))
-        terms.append((1, picked.moved(chunk - home, rotation, swap)))
+        picked = (w * y + n).mask(Marks(chunk, [slot, 0]))
+        terms.append((1, picked.move(chunk - home, rotation, swap)))
     landed = linear(terms)
     outputs = [
-        landed.masked(Marks(home, range(counts[home]))).total(),
-        landed.masked(Marks(home, [0])).total(),
+        landed.mask(Marks(home, range(counts[home]))).total(),
+        landed.mask(Marks(home, [0])).total(),
     ]
     assert source.encrypted(outputs, form="slots", workers=1) == source.clear(outputs)
     assert source.encrypted(outputs, workers=1) == source.clear(outputs)
@@ -142,9 +142,9 @@ def test_encrypted_as_in_the_clear(mover: Lab, counts: list[int], moves: list[An
 def test_noise_is_never_more_than_proven(mover: Lab) -> None:
     source = mover.source((30, 20))
     outputs = [
-        (n.masked(Marks(0, [1, 5, 7])) * w.masked(Marks(0, [5])))
-        .moved(0, 37, True)
-        .masked(Marks(0, [9]))
+        (n.mask(Marks(0, [1, 5, 7])) * w.mask(Marks(0, [5])))
+        .move(0, 37, True)
+        .mask(Marks(0, [9]))
         .total()
     ]
     strategy = read_noise(outputs, Setting(mover.parameters, source.layout, form="slots")).strategy
@@ -158,7 +158,7 @@ def test_noise_is_never_more_than_proven(mover: Lab) -> None:
 def test_nothing_is_computed_where_nothing_is_marked(mover: Lab) -> None:
     source = mover.source((30, 20, 10))
     source.encrypted(
-        [n.masked(Marks(1, [3])).total() + w.masked(Marks(1, [2])).total()], form="slots", workers=1
+        [n.mask(Marks(1, [3])).total() + w.mask(Marks(1, [2])).total()], form="slots", workers=1
     )
     assert source.loads == 2  # of two columns, one chunk
 
@@ -170,9 +170,9 @@ def test_padding_is_never_marked(mover: Lab, marks: Marks) -> None:
         with pytest.raises(ValueError, check=error("marks-off-rows", "30", "20")):
             evaluated(
                 [
-                    n.masked(marks).total()
-                    + n.masked(Marks(1, [0])).total()
-                    + w.masked(Marks(0, [0])).total()
+                    n.mask(marks).total()
+                    + n.mask(Marks(1, [0])).total()
+                    + w.mask(Marks(0, [0])).total()
                 ]
             )
 
@@ -180,7 +180,7 @@ def test_padding_is_never_marked(mover: Lab, marks: Marks) -> None:
 def test_masks_are_counted(mover: Lab) -> None:
     source = mover.source((30, 20))
     plain, masked = (
-        read_cost(lowered([rows.total()], source, FLAT)) for rows in (n, n.masked(Marks(1, [0, 3])))
+        read_cost(lowered([rows.total()], source, FLAT)) for rows in (n, n.mask(Marks(1, [0, 3])))
     )
     assert (plain.number("mask"), masked.number("mask")) == (0, 1)
     assert (plain.number("load"), masked.number("load")) == (
@@ -195,19 +195,19 @@ def test_masks_are_counted(mover: Lab) -> None:
 
 FIRST, SECOND, LAST = Marks(0, [0, 7, 29]), Marks(1, [1, 2]), Marks(2, [3])
 SPREAD = {
-    "sum": linear([(1, n.masked(FIRST)), (-2, w.masked(SECOND))]),
-    "sum in all": linear([(3, n.masked(FIRST)), (1, w.masked(SECOND)), (-1, (n * w).masked(LAST))]),
-    "negative first": linear([(-1, n.masked(FIRST)), (-1, w.masked(SECOND))]),
-    "constant": (n + 4).masked(SECOND) + (w - 4).masked(FIRST),
-    "beside a column": n.masked(FIRST) + w,
-    "product": n.masked(FIRST) * w,
-    "product of masked": n.masked(FIRST) * w.masked(Marks(0, [7, 8])),
-    "product of sums": (n.masked(FIRST) + w.masked(SECOND)) * (y.masked(FIRST) + n.masked(LAST)),
-    "sum of unlike sizes": linear([(1, n.masked(FIRST) * w), (1, w.masked(SECOND))]) * y,
-    "of a sum": (n.masked(FIRST) + w.masked(SECOND)).masked(Marks(1, [2, 3])),
-    "square": (n.masked(FIRST) + w.masked(SECOND)) ** 2,
-    "moved": (n.masked(FIRST) + w.masked(SECOND)).moved(1, 4, False) * y,
-    "moved and unmoved": (n.masked(FIRST) + w.masked(SECOND)).moved(2, 0, True) + n.masked(LAST),
+    "sum": linear([(1, n.mask(FIRST)), (-2, w.mask(SECOND))]),
+    "sum in all": linear([(3, n.mask(FIRST)), (1, w.mask(SECOND)), (-1, (n * w).mask(LAST))]),
+    "negative first": linear([(-1, n.mask(FIRST)), (-1, w.mask(SECOND))]),
+    "constant": (n + 4).mask(SECOND) + (w - 4).mask(FIRST),
+    "beside a column": n.mask(FIRST) + w,
+    "product": n.mask(FIRST) * w,
+    "product of masked": n.mask(FIRST) * w.mask(Marks(0, [7, 8])),
+    "product of sums": (n.mask(FIRST) + w.mask(SECOND)) * (y.mask(FIRST) + n.mask(LAST)),
+    "sum of unlike sizes": linear([(1, n.mask(FIRST) * w), (1, w.mask(SECOND))]) * y,
+    "of a sum": (n.mask(FIRST) + w.mask(SECOND)).mask(Marks(1, [2, 3])),
+    "square": (n.mask(FIRST) + w.mask(SECOND)) ** 2,
+    "moved": (n.mask(FIRST) + w.mask(SECOND)).move(1, 4, False) * y,
+    "moved and unmoved": (n.mask(FIRST) + w.mask(SECOND)).move(2, 0, True) + n.mask(LAST),
 }
 
 
@@ -245,7 +245,7 @@ def test_where_masks_are_is_known_of_every_step(mover: Lab) -> None:
 def test_marks_that_never_meet_are_refused(mover: Lab) -> None:
     """Their product is 0 whatever the table: its ciphertext would hide nothing."""
     source = mover.source((30, 20))
-    for rows in (n.masked(FIRST) * w.masked(SECOND), n.masked(FIRST).masked(SECOND)):
+    for rows in (n.mask(FIRST) * w.mask(SECOND), n.mask(FIRST).mask(SECOND)):
         for form in ("slots", "packed"):
             with pytest.raises(ValueError, check=error("disjoint-marks", "0")):
                 source.encrypted([rows.total(), n.total()], form=form, workers=1)
@@ -253,9 +253,9 @@ def test_marks_that_never_meet_are_refused(mover: Lab) -> None:
 
 def test_nothing_is_added_to_where_nothing_is_encrypted(mover: Lab) -> None:
     source = mover.source((30, 20))
-    with pytest.raises(ValueError, check=error("added-outside-marks", "4", "0")):
-        source.encrypted([(n.masked(FIRST) + 4).total()])
-    outputs = [n.masked(FIRST).total() + 4]
+    with pytest.raises(ValueError, check=error("added-outside-marks", "4")):
+        source.encrypted([(n.mask(FIRST) + 4).total()])
+    outputs = [n.mask(FIRST).total() + 4]
     assert source.encrypted(outputs, workers=1) == source.clear(outputs)
     assert source.loads == 1
 
@@ -263,8 +263,8 @@ def test_nothing_is_added_to_where_nothing_is_encrypted(mover: Lab) -> None:
 def test_what_stands_for_others_has_marks_in_as_many_chunks(mover: Lab) -> None:
     """Regression: sums over one chunk stood for sums over two, which have twice the noise."""
     layout = Layout(2048, 1024)
-    near = (n.masked(FIRST) + w.masked(Marks(0, [9]))).total()
-    far = (n.masked(FIRST) + w.masked(SECOND)).total()
+    near = (n.mask(FIRST) + w.mask(Marks(0, [9]))).total()
+    far = (n.mask(FIRST) + w.mask(SECOND)).total()
     alone = [
         read_noise([output], Setting(mover.parameters, layout, form="slots")).budget
         for output in (near, far)

@@ -134,7 +134,7 @@ def test_results_add_up_until_they_could_carry() -> None:
     crowd = first.in_parts([replace(one, rest=300) for one in stored])
     with pytest.raises(
         OverflowError,
-        match=r"could reach ±600, and with these keys two totals travel as one .* below ±512",
+        match=r"could reach ±600, .* below ±512",
     ):
         crowd + crowd
 
@@ -147,7 +147,7 @@ def test_files_keep_them_and_are_not_believed_beyond_the_keys() -> None:
     read = type(numbers).from_container(file, lab().keys)
     assert lab().owner.open(read) == source.clear(TREE)
     listed = json.loads(file.section("numbers"))
-    for place, wrong, why in ((5, 512, "others"), (6, 512, "taken apart"), (6, -1, "taken apart")):
+    for place, wrong, why in ((5, 512, "others"), (6, 512, "separated"), (6, -1, "separated")):
         altered = [list(entry) for entry in listed]
         altered[0][place] = wrong
         sections = {**file.sections, "numbers": json.dumps(altered).encode()}
@@ -183,7 +183,7 @@ def test_a_plan_takes_pairs_for_many_totals_of_a_small_table(frame: pd.DataFrame
     table, forest = schema.table(frame), es.CompletelyRandomForest(40, 2, random_state=1)
     made = es.plan(forest, table)
     assert made.parameters.pair_base == 256
-    assert "two totals travel as one, T1 + 256 T2" in str(made)
+    assert "T1 + 256 T2" in str(made)
     assert made.largest == 60
     for other in (
         es.plan(forest, schema, n_rows=100_000),

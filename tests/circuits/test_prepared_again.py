@@ -11,7 +11,7 @@ from given_samples import kept_lab, packed
 from encryptedstats.circuits import column
 from encryptedstats.circuits.bounds import ColumnRange, Interval
 from encryptedstats.circuits.evaluate import compile_for, evaluate
-from encryptedstats.circuits.expressions import Expression, given
+from encryptedstats.circuits.expressions import Expression, pack_total
 from encryptedstats.circuits.lowering import Setting
 from encryptedstats.circuits.proof import read_noise
 from encryptedstats.errors import TooLargeError
@@ -75,11 +75,11 @@ def test_other_rows_bounds_keys_or_parameters_are_prepared_again(bgv: Lab) -> No
 def test_given_totals_are_told_apart_by_how_they_are_read() -> None:
     lab = kept_lab("bgv")
     source, new = lab.source((9,), seed=3), lab.source((5,), seed=5)
-    outputs = [given("model", 0) * column("y0")]
+    outputs = [pack_total("model", 0) * column("y0")]
     bounds = [Interval(-10_000, 10_000)]
     offset = packed([(1 - column("a0")).total()], source)
     without = packed([column("a0").total()], source)
     for packs, total in ((offset, (1 - column("a0")).total()), (without, column("a0").total())):
-        rows = evaluate(outputs, new, form="rows", given={"model": packs}, bounds=bounds)
+        rows = evaluate(outputs, new, form="rows", packs={"model": packs}, bounds=bounds)
         (value,) = source.clear([total])
         assert lab.owner.open(rows)[:, 0].tolist() == [value * y for y in new.columns["y0"]]

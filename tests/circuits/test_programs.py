@@ -28,9 +28,16 @@ from hypothesis import strategies as st
 import encryptedstats as es
 from effort import examples
 from encryptedstats.circuits import Expression, Layout, column, linear
-from encryptedstats.circuits.expressions import Marks, here
-from encryptedstats.circuits.expressions import given as given_total
-from encryptedstats.circuits.lowering import FLAT, LEVELLED, Lowering, Setting, Strategy, Way, lower
+from encryptedstats.circuits.expressions import Marks, encrypted_constant, pack_total
+from encryptedstats.circuits.lowering import (
+    FLAT,
+    LEVELLED,
+    Lowering,
+    Schedule,
+    Setting,
+    Strategy,
+    lower,
+)
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.program import (
     ADD_UP,
@@ -76,7 +83,7 @@ def program_of(
         "model": rules.model.switch(rules.model.fresh(with_secret_key=True), level).times(1024)
     }
     setting = Setting(p, LAYOUT, secret, form, tuple(given_noise.items()))
-    return lower(outputs, setting, Way(strategy, level, 4))
+    return lower(outputs, setting, Schedule(strategy, level, 4))
 
 
 # ----------------------------------------------------------------------------------------------
@@ -97,7 +104,7 @@ def noises_again(
         if step.op == COLUMN:
             noise = rules.column
         elif step.op == HERE:
-            noise = rules.here
+            noise = rules.constant
         elif step.op == GIVEN:
             assert given_noise is not None
             noise = given_noise
@@ -156,12 +163,12 @@ def test_steps_carry_the_noise_that_the_rules_give(scheme, strategy, outputs, fo
 
 @STRATEGIES
 def test_so_do_those_of_marked_moved_and_given_rows(strategy):
-    marked = linear([(1, N.masked(Marks(0, [1]))), (-2, (N * W).masked(Marks(2, [3])))])
-    landed = marked.moved(1, 5, True).masked(Marks(1, [2]))
+    marked = linear([(1, N.mask(Marks(0, [1]))), (-2, (N * W).mask(Marks(2, [3])))])
+    landed = marked.move(1, 5, True).mask(Marks(1, [2]))
     totals = [marked.total(), landed.total(), (marked * Y).total(), (landed * marked + N).total()]
     program = program_of(totals, "bgv", strategy, "packed")
     assert noises_again(program, secret=True) == {step: step.noise for step in program.steps}
-    rows = [given_total("model", 3) * A + given_total("model", 4), A * B - N]
+    rows = [pack_total("model", 3) * A + pack_total("model", 4), A * B - N]
     program = program_of(rows, "bgv", strategy, "rows", level=1)
     (noise,) = {step.noise for step in program.steps if step.op == GIVEN}
     assert noises_again(program, secret=True, given_noise=noise) == {
@@ -172,12 +179,12 @@ def test_so_do_those_of_marked_moved_and_given_rows(strategy):
 def lowered_rows(outputs, held):
     p = lab_of("bgv").parameters
     rules = NoiseRules(p, with_secret_key=True)
-    setting = Setting(p, LAYOUT, form="rows", given=(("model", rules.column.at(1)),))
-    return lower(outputs, setting, Way(FLAT, 1), held=held)
+    setting = Setting(p, LAYOUT, form="rows", packs=(("model", rules.column.at(1)),))
+    return lower(outputs, setting, Schedule(FLAT, 1), held=held)
 
 
 def test_expanding_is_an_instruction_of_its_own():
-    program = lowered_rows([given_total("model", 3) * A + given_total("model", 4)], 1 << 30)
+    program = lowered_rows([pack_total("model", 3) * A + pack_total("model", 4)], 1 << 30)
     packs, *others = [step for step in program.steps if step.op in (GIVEN, EXPAND)]
     assert (packs.op, packs.data, packs.args) == (GIVEN, ("model", 0), ())
     assert [(step.op, step.data, step.args, step.level) for step in others] == [
@@ -191,8 +198,8 @@ def test_a_program_says_what_is_computed_at_a_time():
     """Of many given totals some, in the order of their packs; what batches bring is added up by
     instructions.
     """
-    first = linear([(k % 5 + 1, given_total("model", k) * A) for k in range(40)], 7)
-    second = given_total("model", 39) * Y
+    first = linear([(k % 5 + 1, pack_total("model", k) * A) for k in range(40)], 7)
+    second = pack_total("model", 39) * Y
     (whole,) = lowered_rows([first, second], 1 << 30).batches
     assert whole.steps == whole.sums
     program = lowered_rows([first, second], 0)
@@ -215,7 +222,7 @@ def test_a_program_says_what_is_computed_at_a_time():
 
 
 def test_steps_do_not_show_what_is_encrypted_on_the_spot():
-    program = program_of([(here(77, "answer") * A).total()], "bgv", FLAT, "slots")
+    program = program_of([(encrypted_constant(77, "answer") * A).total()], "bgv", FLAT, "slots")
     shown = " ".join(map(repr, program.steps))
     assert "<here answer of 0, level 0, 2 polynomials>" in shown
     assert "77" not in shown
@@ -298,11 +305,9 @@ def test_what_is_needed_of_other_chunks_or_again_later(bgv, name):
     rows = A * B
     total = (rows * Y).total()
     outputs = {
-        "moved and not": [(rows.moved(1, 0, False) * rows).total(), rows.total()],
+        "moved and not": [(rows.move(1, 0, False) * rows).total(), rows.total()],
         "stages": [(total.replicate() * rows).total(), total],
-        "moved twice": [
-            (rows.moved(1, 1, False).moved(1, 0, True) * rows.moved(1, 2, False)).total()
-        ],
+        "moved twice": [(rows.move(1, 1, False).move(1, 0, True) * rows.move(1, 2, False)).total()],
         "shared by stages": [(total * total), ((total * total).replicate() * N).total(), total + 1],
         "spread for both stages": [total * total, (W.total().replicate() * N).total() * total],
     }[name]
@@ -319,7 +324,7 @@ def test_what_is_needed_of_other_chunks_or_again_later(bgv, name):
 
 def test_steps_over_rows_are_taken_where_there_are_marks(bgv):
     source = bgv.source((30, 20, 10))
-    marked = N.masked(Marks(0, [1])) + (W * Y).masked(Marks(2, [3]))
+    marked = N.mask(Marks(0, [1])) + (W * Y).mask(Marks(2, [3]))
     runs = lowered([(marked * A).total()], source, FLAT).runs()
     by_op = {
         (step.op, step.data): count for step, count in runs.items() if step.op in (COLUMN, MULTIPLY)
@@ -351,7 +356,7 @@ def test_digests_tell_programs_apart():
     product = (A * B).total()
     assert digest(product) == digest(product) == digest((A * B).total())
     marked = [
-        A.masked(Marks(chunk, slots)).total() for chunk, slots in ((0, [1]), (0, [2]), (1, [1]))
+        A.mask(Marks(chunk, slots)).total() for chunk, slots in ((0, [1]), (0, [2]), (1, [1]))
     ]
     different: list[Any] = [
         digest(product),
@@ -391,9 +396,9 @@ def test_outputs_are_in_their_form(form):
     assert program.steps[-1] in {*program.packs, *(output.step for output in program.outputs)}
 
 
-def test_what_cannot_be_brought_down_is_said():
+def test_what_cannot_be_lowered_is_said():
     rules = NoiseRules(lab_of("bgv").parameters, with_secret_key=True)
-    lowering = Lowering(rules, Setting(rules.parameters, LAYOUT), Way(FLAT))
+    lowering = Lowering(rules, Setting(rules.parameters, LAYOUT), Schedule(FLAT))
     found = lowering.outputs([(linear([(1 << 400, A)])).total()])
     with pytest.raises(es.NoiseError, check=error("not-packable")):
-        lowering.finished("packed", found)
+        lowering.finish("packed", found)

@@ -1,4 +1,4 @@
-"""Whoever opens a result learns its totals, and nothing that is linear in rows: the attack on
+"""Anybody who opens a result learns its totals, and nothing that is linear in rows: the attack on
 packs, tried.
 
 What merging leaves beside the totals is a linear map of the rows, known to everybody. Elimination

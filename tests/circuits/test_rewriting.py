@@ -24,9 +24,9 @@ from encryptedstats.circuits.expressions import (
     Expression,
     Key,
     combination,
-    given,
     in_order,
     ones,
+    pack_total,
     padding_value,
 )
 from encryptedstats.circuits.passes.correction_factors import GivenFactors, apply_correction_factors
@@ -59,7 +59,7 @@ def answers(draw: Any) -> list[Expression | int]:
     """Sums of products of columns, totals and plain numbers, sums among the factors."""
 
     def factor() -> Expression:
-        some = [column(name) for name in NAMES] + [given("m", k) for k in range(3)]
+        some = [column(name) for name in NAMES] + [pack_total("m", k) for k in range(3)]
         terms = [
             (draw(st.sampled_from([-2, 1, 3])), x)
             for x in draw(st.lists(st.sampled_from(some), min_size=1))
@@ -126,7 +126,7 @@ def test_factors_are_followed(factors: list[int], offsets: list[int]) -> None:
     the output, multiplied.
     """
     t, keys, layout = 97, [("m", k) for k in range(3)], Layout(2, 2)
-    x, z, v = (given("m", k) for k in range(3))
+    x, z, v = (pack_total("m", k) for k in range(3))
     outputs = [x, x + z, 3 * x * z - v + 4, (x - 2) * (z + v) * y, 5 - v]
     scaled = apply_correction_factors(outputs, GivenFactors({"m": factors}, {"m": offsets}, t))
     values: dict[Key, Any] = {key: np.array([key[1] + 1, 7 * key[1] + 2]) for key in keys}
@@ -139,6 +139,6 @@ def test_factors_are_followed(factors: list[int], offsets: list[int]) -> None:
 
 
 def test_what_cannot_be_computed_from_totals() -> None:
-    outputs = [given("m", 0) * y.total().replicate()]
+    outputs = [pack_total("m", 0) * y.total().replicate()]
     with pytest.raises(TypeError, check=error("not-from-totals")):
         apply_correction_factors(outputs, GivenFactors({"m": [1]}, {"m": [0]}, 97))

@@ -23,7 +23,7 @@ from encryptedstats.circuits.clear import read_clear
 from encryptedstats.circuits.compiled import GivenPacks
 from encryptedstats.circuits.devices.batches import Packing
 from encryptedstats.circuits.evaluate import compile_for, evaluate
-from encryptedstats.circuits.expressions import Expression, Key, given, totals_of
+from encryptedstats.circuits.expressions import Expression, Key, pack_total, totals_of
 from encryptedstats.circuits.lowering import Setting, row_descent
 from encryptedstats.circuits.proof import prove_rows, read_noise, resting_level
 from encryptedstats.circuits.results import EncryptedNumbers
@@ -70,7 +70,7 @@ def rows_of(
     **options: Any,
 ) -> EncryptedNumbers:
     return evaluate(
-        outputs, new, form="rows", given=packs, bounds=bounds, progress=False, **options
+        outputs, new, form="rows", packs=packs, bounds=bounds, progress=False, **options
     )
 
 
@@ -95,16 +95,21 @@ def answers(draw: Any) -> list[Expression]:
             x = draw(st.sampled_from([column(name) for name in RANGES]))
             term = draw(
                 st.sampled_from(
-                    [given("model", k), given("model", k) * x, given("model", k) * x + x, x]
+                    [
+                        pack_total("model", k),
+                        pack_total("model", k) * x,
+                        pack_total("model", k) * x + x,
+                        x,
+                    ]
                 )
             )
             if k < 2:
-                term = draw(st.sampled_from([term, term * given("model", 2)]))
+                term = draw(st.sampled_from([term, term * pack_total("model", 2)]))
             terms.append((draw(st.sampled_from([-2, -1, 1, 3])), term))
         try:
             found.append(linear(terms, draw(st.integers(-5, 5))))
         except ValueError:  # all terms cancel
-            found.append(given("model", 0) + y)
+            found.append(pack_total("model", 0) + y)
     return found
 
 
@@ -128,7 +133,7 @@ def test_what_padding_has_added_is_taken_off(scheme: str, k: int) -> None:
         totals.keys.parameters.ring_degree,
     }  # some are in every slot already
     check(
-        [given("model", k), given("model", k) * y, 2 * given("model", k) - w + 1],
+        [pack_total("model", k), pack_total("model", k) * y, 2 * pack_total("model", k) - w + 1],
         kept_lab(scheme),
         FITTED,
     )
@@ -136,7 +141,9 @@ def test_what_padding_has_added_is_taken_off(scheme: str, k: int) -> None:
 
 def test_equal_answers() -> None:
     """The same number asked for twice, and a column that no total stands beside."""
-    check([given("model", 1) * y, given("model", 1) * y, w, w * n], kept_lab("bgv"), FITTED)
+    check(
+        [pack_total("model", 1) * y, pack_total("model", 1) * y, w, w * n], kept_lab("bgv"), FITTED
+    )
 
 
 @pytest.mark.parametrize("device", ["auto", "seal"])
@@ -146,10 +153,10 @@ def test_few_totals_at_a_time(device: str) -> None:
     """
     totals = [k * (a * y).total() + w.total() for k in range(2, 42)]
     outputs = [
-        linear([(k - 3, given("model", k) * (y if k % 2 else w * y)) for k in range(40)], 11),
-        linear([(1, given("model", k)) for k in range(0, 40, 7)], -4),
-        given("model", 39) * n,
-        given("model", 0) * (w * y),  # a piece of the first as well
+        linear([(k - 3, pack_total("model", k) * (y if k % 2 else w * y)) for k in range(40)], 11),
+        linear([(1, pack_total("model", k)) for k in range(0, 40, 7)], -4),
+        pack_total("model", 39) * n,
+        pack_total("model", 0) * (w * y),  # a piece of the first as well
     ]
     check(outputs, kept_lab("bgv"), totals, device=device, memory_limit=0)
 
@@ -159,7 +166,10 @@ def test_devices_agree() -> None:
     lab = kept_lab("bgv")
     source, new = lab.source((25, 3), seed=1), lab.source((5, 9), seed=2)
     # Of columns alone: what is encrypted here, for padding, is another ciphertext every time.
-    outputs = [given("model", 0) * a + given("model", 2) * (y - a), given("model", 1) * w * n]
+    outputs = [
+        pack_total("model", 0) * a + pack_total("model", 2) * (y - a),
+        pack_total("model", 1) * w * n,
+    ]
     bounds, wanted = both(outputs, new, {"model": (FITTED, source)})
     packs = {"model": packed(FITTED, source)}
     by_seal = rows_of(outputs, bounds, new, packs, device="seal")
@@ -174,7 +184,10 @@ def test_devices_agree() -> None:
 def test_packs_of_several_names_and_widths() -> None:
     lab = kept_lab("bgv")
     first, second, new = (lab.source((size,), seed=size) for size in (20, 30, 10))
-    outputs = [given("p", 2) * given("q", 1) + given("q", 0) * w - 5, given("p", 0) + given("q", 2)]
+    outputs = [
+        pack_total("p", 2) * pack_total("q", 1) + pack_total("q", 0) * w - 5,
+        pack_total("p", 0) + pack_total("q", 2),
+    ]
     sets = {"p": (FITTED[:3], first), "q": (FITTED[:3], second)}
     bounds, wanted = both(outputs, new, sets)
     packs = {"p": packed(FITTED[:3], first, 1), "q": packed(FITTED[:3], second, 4)}
@@ -188,7 +201,7 @@ def test_packs_of_several_names_and_widths() -> None:
 
 
 def test_totals_are_found_by_their_names() -> None:
-    outputs = [given("model", 3) * column("v0.bin1") + given("drawn", 12)]
+    outputs = [pack_total("model", 3) * column("v0.bin1") + pack_total("drawn", 12)]
     assert totals_of(outputs) == {("model", 3): ("model", 3), ("drawn", 12): ("drawn", 12)}
 
 
@@ -199,7 +212,10 @@ def test_totals_are_found_by_their_names() -> None:
 @pytest.mark.parametrize("scheme", ["bgv", "bfv"])
 def test_results_have_less_noise_than_was_proven(scheme: str) -> None:
     """As SEAL measures it, over several keys; what was proven is at least one bit."""
-    outputs = [given("model", 0) * a * w + given("model", 1) * n, given("model", 1) * y]
+    outputs = [
+        pack_total("model", 0) * a * w + pack_total("model", 1) * n,
+        pack_total("model", 1) * y,
+    ]
     for key in range(4):
         lab = kept_lab(scheme, key)
         source, new = lab.source((25, 3), seed=key), lab.source((9,), seed=key + 1)
@@ -225,10 +241,10 @@ def test_columns_alone_are_computed_at_the_lowest_level() -> None:
     source = lab.source((9,))
     proof = prove_rows([w * n], Setting(lab.parameters, source.layout))
     lower = prove_rows([w], Setting(lab.parameters, source.layout))
-    assert lower.way.level > proof.way.level > 0
+    assert lower.schedule.level > proof.schedule.level > 0
     assert (
-        prove_rows([w * n], Setting(lab.parameters, source.layout), quick=True).way.level
-        <= proof.way.level
+        prove_rows([w * n], Setting(lab.parameters, source.layout), quick=True).schedule.level
+        <= proof.schedule.level
     )
 
 
@@ -236,20 +252,20 @@ def test_refused_before_anything_is_computed() -> None:
     lab = kept_lab("bgv")
     source, new = lab.source((25,)), lab.source((9,))
     packs = {"model": packed(FITTED, source)}
-    deep = given("model", 0) * a
+    deep = pack_total("model", 0) * a
     for _ in range(9):
         deep = deep * y
     bounds = [Interval(0, 25)]
     with pytest.raises(es.NoiseError, match=re.escape("es.plan(..., encrypted_prediction=True)")):
         rows_of([deep], bounds, new, packs)
     with pytest.raises(OverflowError, check=error("larger-values")):
-        rows_of([given("model", 0)], [Interval(0, 1 << 40)], new, packs)
+        rows_of([pack_total("model", 0)], [Interval(0, 1 << 40)], new, packs)
     stranger = {"model": packed(FITTED, kept_lab("bgv", 1).source((25,)))}
     with pytest.raises(es.KeyMismatchError, check=error("other-key")):
-        rows_of([given("model", 0)], bounds, new, stranger)
+        rows_of([pack_total("model", 0)], bounds, new, stranger)
     slots = {"model": EncryptedNumbers(lab.keys, "slots", packs["model"].facts, ())}
     with pytest.raises(ValueError, check=error("not-packed", "'packed'", "form='packed'")):
-        rows_of([given("model", 0)], bounds, new, slots)
+        rows_of([pack_total("model", 0)], bounds, new, slots)
     assert new.loads == 0
     noise = GivenPacks.of_numbers("model", packs["model"]).noise
     assert noise.level == len(lab.parameters.data_moduli) - lab.parameters.kept_primes
@@ -313,16 +329,16 @@ def test_totals_of_rows_times_given_totals(scheme: str) -> None:
     lab = kept_lab(scheme)
     source, new = lab.source((25, 3), seed=1), lab.source((5, 9), seed=2)
     outputs = [
-        (given("model", 0) * y).total(),
-        (given("model", 1) * a * y - given("model", 2) * w).total(),
-        2 * (given("model", 3) * n).total() - 9,
+        (pack_total("model", 0) * y).total(),
+        (pack_total("model", 1) * a * y - pack_total("model", 2) * w).total(),
+        2 * (pack_total("model", 3) * n).total() - 9,
         w.total() + 1,
     ]
     bounds, wanted = both(outputs, new, {"model": (FITTED, source)})
     packs = {"model": packed(FITTED, source, 4)}
     for name in usable(lab.keys):
         totals = evaluate(
-            outputs, new, given=packs, bounds=bounds, device=name, workers=1, progress=False
+            outputs, new, packs=packs, bounds=bounds, device=name, workers=1, progress=False
         )
         assert totals.form == "packed"
         assert lab.owner.open(totals) == wanted[0].tolist()
@@ -337,14 +353,19 @@ def test_totals_without_room_are_merged_as_they_come(
     lab = kept_lab("bgv")
     source, called = lab.source((25, 3), seed=1), list[tuple[int, int]]()
     packing = PACKINGS[device]
-    merge = packing.merge
+    merge, merge_groups = packing.merge, packing.merge_groups
 
-    def counted(self: Packing, parts: Any, level: int, to: int | None = None) -> Any:
-        if level or to:
+    def count_packs(self: Packing, parts: Any, level: int, to: int | None = None) -> Any:
+        if level:
             called.append((len(parts), level))
         return merge(self, parts, level, to)
 
-    monkeypatch.setattr(packing, "merge", counted)
+    def count_groups(self: Packing, groups: Any, to: int) -> Any:
+        called.extend((len(group), 0) for group in groups)
+        return merge_groups(self, groups, to)
+
+    monkeypatch.setattr(packing, "merge", count_packs)
+    monkeypatch.setattr(packing, "merge_groups", count_groups)
     outputs = [k * (a * y).total() + w.total() for k in range(2, 82)] + [n.total()]
     report = read_noise(outputs, Setting(source.parameters, source.layout)).with_width(64)
     small, large = (
@@ -364,18 +385,18 @@ def test_totals_beside_few_given_totals_at_a_time() -> None:
     source, new = lab.source((25, 3), seed=1), lab.source((5, 9), seed=2)
     fitted = [k * (a * y).total() + w.total() for k in range(2, 42)]
     outputs = [
-        (given("model", k) * y + given("model", k // 2) * w).total()
+        (pack_total("model", k) * y + pack_total("model", k // 2) * w).total()
         for k in (39, 3, 17, 30, 8, 22, 11, 28, 34)
     ]
-    outputs += [(given("model", k) * n).total() for k in range(10, 20)]
+    outputs += [(pack_total("model", k) * n).total() for k in range(10, 20)]
     bounds, wanted = both(outputs, new, {"model": (fitted, source)})
     packs = {"model": packed(fitted, source, 4)}
     assert (
-        len(compile_for(outputs, new, given=packs, bounds=bounds, memory_limit=0).program.batches)
+        len(compile_for(outputs, new, packs=packs, bounds=bounds, memory_limit=0).program.batches)
         > 1
     )
     totals = [
-        evaluate(outputs, new, given=packs, bounds=bounds, memory_limit=m, progress=False)
+        evaluate(outputs, new, packs=packs, bounds=bounds, memory_limit=m, progress=False)
         for m in (0, 1 << 30)
     ]
     assert lab.owner.open(totals[0]) == wanted[0].tolist()
@@ -394,17 +415,20 @@ def test_totals_of_totals_are_given_again(scheme: str) -> None:
         lab.source((3, 4), seed=2),
         lab.source((5, 2), seed=3),
     )
-    middle = [(given("model", 2) * y).total() + 4, (given("model", 2) * a - 2 * y).total()]
+    middle = [
+        (pack_total("model", 2) * y).total() + 4,
+        (pack_total("model", 2) * a - 2 * y).total(),
+    ]
     bounds, (between,) = both(middle, second, {"model": (FITTED, source)})
     packs = evaluate(
-        middle, second, given={"model": packed(FITTED, source)}, bounds=bounds, progress=False
+        middle, second, packs={"model": packed(FITTED, source)}, bounds=bounds, progress=False
     )
     assert lab.owner.open(packs) == between.tolist()
     rows = evaluate(
-        [given("middle", 0) * y - given("middle", 1), given("middle", 1) + w],
+        [pack_total("middle", 0) * y - pack_total("middle", 1), pack_total("middle", 1) + w],
         new,
         form="rows",
-        given={"middle": packs},
+        packs={"middle": packs},
         bounds=[Interval(-(1 << 20), 1 << 20)] * 2,
         progress=False,
     )

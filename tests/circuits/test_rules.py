@@ -88,8 +88,8 @@ def reads(name: str) -> Any:
     """Return a reader with its table; each is handed a circuit with an operation of its own."""
     total, layout = CUBE.total(), Layout(4, 8)
     context = interleaving.split_by_given
-    given = expressions.given("model", 0)
-    with_given = Expression("cube", (given,), None, False)
+    pack_total = expressions.pack_total("model", 0)
+    with_given = Expression("cube", (pack_total,), None, False)
     factors = correction_factors.GivenFactors({"model": [1]}, {"model": [0]}, 97)
     rules = noise.NoiseRules(lab_of("bgv").parameters, with_secret_key=True)
     known = {"x": bounds.ColumnRange(0, 1)}
@@ -111,7 +111,7 @@ def reads(name: str) -> Any:
         ),
         "lowered rows": lambda: lowering.ROW_RULES["cube"],
         "noise": lambda: lowering.Lowering(
-            rules, lowering.Setting(rules.parameters, layout), lowering.Way(lowering.FLAT)
+            rules, lowering.Setting(rules.parameters, layout), lowering.Schedule(lowering.FLAT)
         )._step("cube", ()),
         "cost": lambda: cost.COST["cube"],
     }[name]

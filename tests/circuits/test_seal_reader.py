@@ -31,7 +31,7 @@ import encryptedstats as es
 from effort import examples
 from encryptedstats.circuits import Layout, column, linear, sum_of
 from encryptedstats.circuits.bounds import ColumnRange
-from encryptedstats.circuits.clear import drawn_shift
+from encryptedstats.circuits.clear import draw_shift
 from encryptedstats.circuits.devices.seal import relinearise_any
 from encryptedstats.circuits.devices.steps import BATCH, batches_of
 from encryptedstats.circuits.evaluate import compile_for, evaluate
@@ -276,7 +276,7 @@ def test_resampling_is_the_same_under_encryption(lab, form):
 def test_resampling_needs_its_rotations_and_says_which(lab):
     source, outputs = lab.source((SLOTS, 300)), [(A.resample(1) * Y).total()]
     needed = rotations_needed(outputs, source.layout)
-    _, rotation, swap = drawn_shift(1, source.layout)
+    _, rotation, swap = draw_shift(1, source.layout)
     assert set(needed) == {rotation} | ({0} if swap else set())
     source.given_keys = lab.owner.public_keys(rotations=needed)
     assert source.encrypted(outputs) == source.clear(outputs)
@@ -292,7 +292,7 @@ def test_rotations_needed():
     assert rotations_needed([A.total() * B.total()], layout) == steps
     assert rotations_needed([(A.total().replicate() * B).total()], layout) == steps
     assert rotations_needed([A.total().replicate()], Layout(10, 8)) == (0, 1, 2)
-    _, rotation, swap = drawn_shift(5, layout)
+    _, rotation, swap = draw_shift(5, layout)
     assert rotations_needed([A.resample(5)], layout) == tuple(
         sorted({rotation} - {0} | ({0} if swap else set()))
     )

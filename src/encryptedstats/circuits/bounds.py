@@ -1,10 +1,8 @@
-"""The bounds reader: between which numbers every node lies, whatever the table. The plaintext
-modulus comes from here.
+"""Bound every node of a circuit for all tables of a schema; the plaintext modulus follows from it.
 
-Intervals, with two facts that indicators allow and plain intervals would miss: a row is in one bin
-of a variable at most, so a combination of indicators of its bins (of one bin or of several, in one
-sum, or sums of sums as prefix sums are) has one value for each bin, or 0; and ``x - x*s`` is ``x*(1
-- s)``, so the right child of a tree's node is an indicator like the left one.
+The bounds are intervals, sharpened by two facts about indicators. A row is in at most one bin of a
+variable, so a combination of indicators of its bins takes the coefficient of one bin, or 0. And
+``x - x*s`` is ``x*(1 - s)``, so the right child of a tree's node is an indicator like the left one.
 """
 
 from __future__ import annotations
@@ -42,7 +40,6 @@ class Interval:
 
     @classmethod
     def of(cls, number: int) -> Interval:
-        """One number."""
         return cls(number, number)
 
     @property
@@ -58,7 +55,7 @@ class Interval:
         return Interval(min(corners), max(corners))
 
     def times(self, factor: int) -> Interval:
-        """Every number times a factor."""
+        """Multiply every number by a factor."""
         return Interval(
             min(factor * self.low, factor * self.high), max(factor * self.low, factor * self.high)
         )
@@ -66,10 +63,9 @@ class Interval:
 
 @dataclass(frozen=True)
 class ColumnRange:
-    """What is publicly known of a column: its values, and of a 0/1 indicator in which of the
-    exclusive bins of a group it is 1.
+    """The public facts of a column: its range, and for an indicator its exclusive group.
 
-    Without ``bins`` it has one of its own.
+    ``bins`` are the bins of the group in which the indicator is 1; without them it has its own.
     """
 
     low: int
@@ -84,7 +80,7 @@ def read_bounds(
     n_rows: int,
     n_slots: int | None = None,
 ) -> dict[Expression, Interval]:
-    """An interval for every node.
+    """Return an interval for every node.
 
     Totals count the real rows; ``n_slots`` (all slots, padding included) bounds them where rows
     were moved into padding.
@@ -92,7 +88,7 @@ def read_bounds(
     outputs = list(outputs)
     padding = padding_value(outputs)
     slots = n_rows if n_slots is None else n_slots
-    reader = _Reader(ranges, n_rows, slots, padding, find_filled_padding(outputs, padding))
+    reader = _BoundsReader(ranges, n_rows, slots, padding, find_filled_padding(outputs, padding))
     for node in in_order(outputs):
         bound = BOUNDS[node.op](reader, node, [reader.values[arg] for arg in node.args])
         reader.values[node] = bound
@@ -136,8 +132,8 @@ def _can_fill_padding(outputs: tuple[Expression | int, ...]) -> bool:
 # -- what padding holds
 # ------------------------------------------------------------------------------------------------
 
-#: Whether padding slots can hold something else than :func:`padding_value` says, by what is known
-#: of the node, whether its args can, and what these are in padding.
+#: Says whether padding slots can hold another value than :func:`padding_value` says, from the node,
+#: whether its args can, and the values of these in padding.
 FILLED_PADDING: Final = RuleTable[
     Callable[[Expression, Sequence[bool], Mapping[Expression, int | None]], bool]
 ]("filled padding")
@@ -153,14 +149,14 @@ FILLED_PADDING.rule(LINEAR)(lambda node, args, padding: any(args))
 def _is_product_filled(
     node: Expression, args: Sequence[bool], padding: Mapping[Expression, int | None]
 ) -> bool:
-    factors = zip(node.args, args, strict=True)  # one that is 0 there makes up for the other
+    factors = zip(node.args, args, strict=True)  # a factor that is 0 there clears the product
     return any(args) and not any(padding[arg] == 0 and not filled for arg, filled in factors)
 
 
 def find_filled_padding(
     outputs: Iterable[Expression], padding: Mapping[Expression, int | None]
 ) -> dict[Expression, bool]:
-    """Return for each node whether its padding can hold something else than `padding` says."""
+    """Return for each node whether its padding can hold another value than `padding` says."""
     return fold(outputs, lambda node, args: FILLED_PADDING[node.op](node, args, padding))
 
 
@@ -169,9 +165,10 @@ def find_filled_padding(
 
 
 @dataclass
-class _Bins:
-    """``constant + sum(coefficient * indicator of a bin)`` over bins of one group: one coefficient,
-    or none, counts in a row.
+class _BinTerms:
+    """``constant + sum(coefficient * indicator)`` over the bins of one group.
+
+    In each row at most one of the coefficients counts.
     """
 
     group: str
@@ -182,15 +179,15 @@ class _Bins:
         found = self.coefficients.values()
         return Interval(min(0, *found), max(0, *found)) + Interval.of(self.constant)
 
-    def add(self, other: _Bins, times: int) -> None:
+    def add(self, other: _BinTerms, times: int) -> None:
         for name, coefficient in other.coefficients.items():
             self.coefficients[name] = self.coefficients.get(name, 0) + times * coefficient
         self.constant += times * other.constant
 
 
 @dataclass
-class _Reader:
-    """What the bounds of a circuit depend on, and those that are known."""
+class _BoundsReader:
+    """The inputs of the bounds, and the bounds found so far."""
 
     ranges: Mapping[Any, ColumnRange]
     n_rows: int
@@ -198,20 +195,20 @@ class _Reader:
     padding: Mapping[Expression, int | None]
     is_filled: Mapping[Expression, bool]
     values: dict[Expression, Interval] = field(default_factory=dict)
-    bins: dict[Expression, _Bins] = field(default_factory=dict)
+    bins: dict[Expression, _BinTerms] = field(default_factory=dict)
 
 
-#: The interval of a node from those of its args.
-BOUNDS: Final = RuleTable[Callable[[_Reader, Expression, list[Interval]], Interval]]("bounds")
+#: Returns the interval of a node from those of its args.
+BOUNDS: Final = RuleTable[Callable[[_BoundsReader, Expression, list[Interval]], Interval]]("bounds")
 
 
 @BOUNDS.rule(HERE)
-def _bound_here(reader: _Reader, node: Expression, args: list[Interval]) -> Interval:
+def _bound_here(reader: _BoundsReader, node: Expression, args: list[Interval]) -> Interval:
     return Interval(min(node.data[0], 0), max(node.data[0], 0))
 
 
 @BOUNDS.rule(COLUMN, GIVEN)
-def _bound_column(reader: _Reader, node: Expression, args: list[Interval]) -> Interval:
+def _bound_column(reader: _BoundsReader, node: Expression, args: list[Interval]) -> Interval:
     if node.op == COLUMN and node.data not in reader.ranges:
         raise ArgumentError(
             f"the table does not store the column {node.data!r}: encrypt it with the encoding of "
@@ -221,29 +218,29 @@ def _bound_column(reader: _Reader, node: Expression, args: list[Interval]) -> In
     known = reader.ranges[node.data]
     if node.op == COLUMN and known.group is not None and (known.low, known.high) == (0, 1):
         bins = dict.fromkeys(known.bins or (node.data,), 1)
-        reader.bins[node] = _Bins(known.group, bins)
+        reader.bins[node] = _BinTerms(known.group, bins)
     return Interval(min(known.low, 0), max(known.high, 0))  # 0 is what padding holds
 
 
 @BOUNDS.rule(PRODUCT)
-def _bound_product(reader: _Reader, node: Expression, args: list[Interval]) -> Interval:
+def _bound_product(reader: _BoundsReader, node: Expression, args: list[Interval]) -> Interval:
     if node.args[0] is node.args[1]:  # a square is never negative
         return Interval(0, args[0].largest ** 2)
     return args[0] * args[1]
 
 
 @BOUNDS.rule(TOTAL)
-def _bound_total(reader: _Reader, node: Expression, args: list[Interval]) -> Interval:
+def _bound_total(reader: _BoundsReader, node: Expression, args: list[Interval]) -> Interval:
     (row,) = node.args
     if not reader.is_filled[row]:
         return args[0].times(reader.n_rows)
-    # All slots count, less what padding would have held.
+    # All slots count, and the public padding value is taken off.
     lacking = -(reader.padding[row] or 0) * (reader.n_slots - reader.n_rows)
     return args[0].times(reader.n_slots) + Interval.of(lacking)
 
 
 @BOUNDS.rule(MASK)
-def _bound_mask(reader: _Reader, node: Expression, args: list[Interval]) -> Interval:
+def _bound_mask(reader: _BoundsReader, node: Expression, args: list[Interval]) -> Interval:
     return Interval(min(args[0].low, 0), max(args[0].high, 0))
 
 
@@ -251,12 +248,12 @@ BOUNDS.rule(REPLICATE, RESAMPLE)(lambda reader, node, args: args[0])
 
 
 @BOUNDS.rule(LINEAR)
-def _bound_linear(reader: _Reader, node: Expression, args: list[Interval]) -> Interval:
+def _bound_linear(reader: _BoundsReader, node: Expression, args: list[Interval]) -> Interval:
     values, bins = reader.values, reader.bins
     groups = {bins[arg].group if arg in bins else None for arg in node.args}
     coefficients, constant = node.data
     if len(groups) == 1 and None not in groups:
-        combined = bins[node] = _Bins(bins[node.args[0]].group, constant=constant)
+        combined = bins[node] = _BinTerms(bins[node.args[0]].group, constant=constant)
         for arg, coefficient in zip(node.args, coefficients, strict=True):
             combined.add(bins[arg], coefficient)
         return combined.interval()
@@ -271,11 +268,11 @@ def _bound_linear(reader: _Reader, node: Expression, args: list[Interval]) -> In
             result = result + (values[inside] * (Interval.of(1) + values[share].times(-1))).times(
                 coefficient
             )
-    exclusive: dict[str, _Bins] = {}
+    exclusive: dict[str, _BinTerms] = {}
     for term, coefficient in rest.items():
         if term in bins:
             group = bins[term].group
-            exclusive.setdefault(group, _Bins(group)).add(bins[term], coefficient)
+            exclusive.setdefault(group, _BinTerms(group)).add(bins[term], coefficient)
         else:
             result = result + values[term].times(coefficient)
     for combination in exclusive.values():
@@ -286,7 +283,7 @@ def _bound_linear(reader: _Reader, node: Expression, args: list[Interval]) -> In
 def _complement(
     term: Expression, rest: Mapping[Expression, int]
 ) -> tuple[Expression, Expression] | None:
-    """For a term -c*(x*s) beside c*x: the pair (x, s)."""
+    """Return (x, s) for a term -c*(x*s) if the sum also has c*x."""
     if term.op != PRODUCT or term not in rest:
         return None
     for inside, share in (term.args, term.args[::-1]):

@@ -1,7 +1,7 @@
-"""Times of the primitive operations on this machine, measured once in a second or two, kept, and
-scaled to all parameters.
+"""Measure the primitive operations on this machine, cache the times, and scale them to parameters.
 
-What was measured while the machine was busy is measured again when it is not.
+Measuring takes a second or two. OperationTimes from a busy machine are measured again once it is
+idle.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import numpy as np
 
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.compiled import compile_outputs
-from encryptedstats.circuits.cost import Times, read_cost, work_seconds
-from encryptedstats.circuits.devices import registered
+from encryptedstats.circuits.cost import OperationTimes, read_cost, work_seconds
+from encryptedstats.circuits.devices import get_devices
 from encryptedstats.circuits.devices.native.sums import arithmetic
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Expression, column
@@ -44,23 +44,20 @@ from encryptedstats.storage.bitpack import pack, unpack
 from encryptedstats.storage.files import write_atomic
 
 _FEW_COLUMNS, _SAMPLE_COLUMNS = 3, 5  # of the table that devices are measured with
-_OF_CORES: Final = ("native", "seal")  # a GPU says itself what it takes
+_OF_CORES: Final = ("native", "seal")  # a GPU states its own speed
 _TRIES = 3
-_BUSY = 0.5  # processes that want a core, for every core: from then on others are in the way
-FAST_PRIME_BITS: Final = (
-    49  # below 2^50 a modular product can be computed in doubles, several at a time
-)
+_BUSY = 0.5  # load per core above which times are not trusted
+#: Below 2^50 a modular product can be computed in doubles, several at a time.
+FAST_PRIME_BITS: Final = 49
 
 
-def measured_times(parameters: Parameters) -> Times:
-    """The times on this machine: from the cache, or measured now, and scaled from the parameters
-    that are measured.
-    """
-    cache, reference, busy = _cache_file(), _reference(parameters), _busy()
-    # The seventh version of what is measured; other kernels, or other arithmetic, are other times.
+def measure_times(parameters: Parameters) -> OperationTimes:
+    """Return the times on this machine, from the cache or measured now, scaled to parameters."""
+    cache, reference, busy = _cache_file(), _choose_reference(parameters), _read_load()
+    # 7 is the version of the measurement. Other kernels and other arithmetic have other times.
     key = (
         f"{reference.fingerprint} {platform.node()} {platform.machine()} {arithmetic()} "
-        f"{'+'.join(registered())} 7"
+        f"{'+'.join(get_devices())} 7"
     )
     try:
         known = json.loads(cache.read_text())
@@ -69,23 +66,19 @@ def measured_times(parameters: Parameters) -> Times:
     if not isinstance(known, dict):
         known = {}
     try:
-        times, busy_then = Times(**known[key]["times"]), float(known[key]["busy"])
+        times, busy_then = OperationTimes(**known[key]["times"]), float(known[key]["busy"])
         again = busy_then > _BUSY and busy < busy_then / 2
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-    ):  # not measured yet, or by a version that measured something else
+    except (KeyError, TypeError, ValueError):  # not measured yet, or by another version
         again = True
     if again:
         times = calibrate(reference)
         _keep(cache, {**known, key: {"times": vars(times), "busy": busy}})
-    return scaled_times(times, reference, parameters)
+    return scale_times(times, reference, parameters)
 
 
-def _reference(parameters: Parameters) -> Parameters:
-    """What is measured in place of some parameters: of the same scheme, with primes that the
-    kernels compute with as they do.
+def _choose_reference(parameters: Parameters) -> Parameters:
+    """Return the parameters to measure: of the same scheme, and with primes for the
+    same kernels.
     """
     small = max(parameters.coefficient_moduli).bit_length() <= FAST_PRIME_BITS
     return Parameters.from_bits(
@@ -93,22 +86,25 @@ def _reference(parameters: Parameters) -> Parameters:
     )
 
 
-def _busy() -> float:
-    """How much there is to do on this machine for every core, as far as it says so."""
+def _read_load() -> float:
+    """Return the load per core; 0 on systems that do not report it."""
     return os.getloadavg()[0] / cores() if hasattr(os, "getloadavg") else 0.0
 
 
-def scaled_times(times: Times, measured: Parameters, parameters: Parameters) -> Times:
-    """Times under other parameters: most work is for every word, transforms have a factor of log N,
-    and keys one of all primes.
+def scale_times(
+    times: OperationTimes, measured: Parameters, parameters: Parameters
+) -> OperationTimes:
+    """Scale times to other parameters.
+
+    Most work is proportional to the words of a ciphertext, transforms to log N times that, and key
+    switching also to the number of primes.
     """
     primes, had = len(parameters.data_moduli), len(measured.data_moduli)
     words = parameters.ring_degree * primes / (measured.ring_degree * had)
     transforms = words * math.log2(parameters.ring_degree) / math.log2(measured.ring_degree)
     key_switch = transforms * (primes + 1) / (had + 1)
-    product = (
-        words if parameters.scheme == "bgv" else transforms * primes / had
-    )  # which BFV lifts to twice the primes
+    # BFV lifts the factors of a product to twice the primes.
+    product = words if parameters.scheme == "bgv" else transforms * primes / had
     grown = {
         "switch": transforms,
         "encrypt": transforms,
@@ -137,11 +133,11 @@ def _keep(cache: Path, known: dict[str, Any]) -> None:
         cache.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(cache, [json.dumps(known).encode()])
     except OSError:
-        return  # a cache that cannot be written costs a second next time, nothing else
+        return  # the next plan measures again
 
 
-def calibrate(parameters: Parameters) -> Times:
-    """Measure the primitive operations: the best of a few runs each, since machines are shared."""
+def calibrate(parameters: Parameters) -> OperationTimes:
+    """Measure the primitive operations, as the best of a few runs each."""
     owner = Owner(parameters)
     encryptor, keys = owner._encryptor, owner.public_keys()
     engine, evaluator = keys.engine, keys.engine.evaluator
@@ -164,7 +160,7 @@ def calibrate(parameters: Parameters) -> Times:
             hashlib.sha256(words.tobytes())
             unpack(words, size)
 
-    times = Times(
+    times = OperationTimes(
         load=_best(lambda: ciphertext_of(engine, residues)),
         add=_best(lambda: evaluator.add(x, y)),
         scale=_best(lambda: evaluator.multiply_plain(x, two)),
@@ -182,7 +178,7 @@ def calibrate(parameters: Parameters) -> Times:
 
 
 def _measure_start(keys: PublicKeys, residues: Residues) -> dict[str, float]:
-    """Measure what comes before the first operation of a process: contexts, keys, compiling."""
+    """Measure what precedes the first operation of a process: contexts, keys, compiling."""
     parameters, stored = keys.parameters, keys.to_container()
     key_bytes = sum(map(len, stored.sections.values()))
 
@@ -203,7 +199,7 @@ def _measure_start(keys: PublicKeys, residues: Residues) -> dict[str, float]:
 
 
 def _time_compiling(outputs_of: Callable[[int], list[Expression]], sample: Source) -> float:
-    """Return the seconds of a step, with the writing of its outputs."""
+    """Return the seconds to compile one step, including writing the outputs."""
     compile_outputs.cache_clear()
     started = time.process_time()
     program = compile_for(outputs_of(_SAMPLE_COLUMNS), sample).program
@@ -211,9 +207,7 @@ def _time_compiling(outputs_of: Callable[[int], list[Expression]], sample: Sourc
 
 
 class _Sample(Source):
-    """A small made-up table, to see how fast the device is that circuits are evaluated with by
-    default.
-    """
+    """A small synthetic table to measure devices with."""
 
     def __init__(self, keys: PublicKeys, values: Residues, chunks: int) -> None:
         self._keys, self.values, self.chunks = keys, values, chunks
@@ -243,18 +237,18 @@ class _Sample(Source):
         return self.values
 
 
-def _device_ratios(keys: PublicKeys, residues: Residues, times: Times) -> tuple[float, float]:
-    """Measured over predicted time, over rows and for the totals, from evaluations of one and of
-    several chunks.
-    """
+def _device_ratios(
+    keys: PublicKeys, residues: Residues, times: OperationTimes
+) -> tuple[float, float]:
+    """Return measured over predicted time, over rows and for totals."""
     for outputs in (_branches, _pairs):
         with suppress(NoiseError, OverflowError):
-            return _measured_ratios(outputs, keys, residues, times)
-    return 1.0, 1.0  # parameters that carry no product: then there is little to estimate
+            return _measure_ratios(outputs, keys, residues, times)
+    return 1.0, 1.0  # these parameters carry no product, so there is little to estimate
 
 
 def _branches(columns: int) -> list[Expression]:
-    """What is inside and outside, twice over."""
+    """Return the leaves of small trees."""
     x, leaves = [column(f"x{j}") for j in range(columns)], []
     for root, first, second in permutations(x, 3):
         left = root * first
@@ -264,7 +258,7 @@ def _branches(columns: int) -> list[Expression]:
 
 
 def _pairs(columns: int) -> list[Expression]:
-    """For parameters that carry a single product."""
+    """Return products, for parameters that carry only one in a row."""
     x = [column(f"x{j}") for j in range(columns)]
     return [
         (x[i] * (x[j] + x[(j + 1) % columns])).total()
@@ -273,43 +267,44 @@ def _pairs(columns: int) -> list[Expression]:
     ]
 
 
-def _measured_ratios(
+def _measure_ratios(
     outputs_of: Callable[[int], list[Expression]],
     keys: PublicKeys,
     residues: Residues,
-    times: Times,
+    times: OperationTimes,
 ) -> tuple[float, float]:
-    """A handful of totals where SEAL computes, as for BFV (all of them would take a minute); else
-    so many that computing takes longer than beginning to.
+    """Compare evaluations of one and of several chunks with their predicted times.
+
+    For SEAL a few totals are enough; kernels need more, so that computing outweighs starting.
     """
     sample = partial(_Sample, keys, residues)
 
     def run(columns: int, chunks: int, runs: int) -> float:
         outputs, source = outputs_of(columns), sample(chunks)
         program = compile_for(outputs, source).program
-        device = next(name for name in _OF_CORES if registered()[name].obstacle(program) is None)
+        device = next(name for name in _OF_CORES if get_devices()[name].obstacle(program) is None)
         return _best(partial(evaluate, outputs, source, workers=1, device=device), runs)
 
-    def expected(columns: int) -> tuple[float, float]:
+    def predict(columns: int) -> tuple[float, float]:
         cost = read_cost(compile_for(outputs_of(columns), sample(1)).program)
         rows, finish = (
             work_seconds(counts, times, keys.parameters) for counts in (cost.rows, cost.finish)
         )
         return rows, finish
 
-    by_seal = run(_FEW_COLUMNS, 1, 2) > sum(expected(_FEW_COLUMNS)) / 2
+    by_seal = run(_FEW_COLUMNS, 1, 2) > sum(predict(_FEW_COLUMNS)) / 2
     columns, many, runs = (_FEW_COLUMNS, 2, 1) if by_seal else (_SAMPLE_COLUMNS, 9, 2)
-    rows_work, finish_work = expected(columns)
+    rows_work, finish_work = predict(columns)
     for _ in range(_TRIES):
         short, long = run(columns, 1, runs), run(columns, many, runs)
         over_rows = (long - short) / (many - 1)
         if 0 < over_rows < short:
             return over_rows / rows_work, (short - over_rows) / finish_work
-    return 1.0, 1.0  # nothing to be told apart: as SEAL, which is no promise
+    return 1.0, 1.0  # too noisy to tell
 
 
 def _best(action: Callable[[], object], runs: int = 5) -> float:
-    """Seconds of processor time: what else the machine has to do meanwhile is not counted."""
+    """Return the least processor time of some runs, in seconds."""
     times = []
     for _ in range(runs):
         start = time.process_time()

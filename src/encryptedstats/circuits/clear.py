@@ -1,12 +1,11 @@
-"""The clear reader: what a circuit gives on plain integers, exactly as the encrypted readers
-compute it.
+"""Evaluate a circuit on plain integers, exactly as the encrypted evaluation does.
 
 A node is computed modulo 2^k, with the smallest k that holds the interval proven for it: sums and
-products modulo 2^k are right modulo 2^k, and the interval says which number that is. The nodes of
-trees are 0 or 1, so k = 1: 64 rows are one word, a product is AND, a sum XOR of the terms with odd
-factors (inside less left is AND NOT), a total the number of ones. Other nodes are the smallest
-integers of NumPy that hold them, and beyond 64 bits Python's. Rows are read block by block, and a
-block's nodes are dropped after their last use, so that memory does not grow with rows times nodes.
+products modulo 2^k are right modulo 2^k, and the interval selects the number. The nodes of trees
+are 0 or 1, so k = 1: 64 rows are one word, a product is AND, a sum is XOR of the terms with odd
+factors, and a total is the number of ones. Other nodes are the smallest NumPy integers that hold
+them, and Python integers beyond 64 bits. Rows are read block by block, and the values of a block
+are dropped after their last use, so that memory does not grow with rows times nodes.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ from encryptedstats.errors import ArgumentError, ArgumentTypeError
 Values = NDArray[Any]
 DType = np.dtype[Any]
 
-_BIT: DType = np.dtype(bool)  # of a node: 64 of its values in a word
+_BIT: DType = np.dtype(bool)  # stored as 64 values in a word
 _INTEGERS: tuple[DType, ...] = tuple(map(np.dtype, ("u1", "i1", "u2", "i2", "u4", "i4", "i8")))
 _PYTHON: DType = np.dtype(object)
-_BLOCK_BYTES = 8 << 20  # of the nodes that are alive at once: they should stay in the cache
-_LEAST_ROWS = 4096  # of a block: with fewer, calling NumPy takes longer than what it computes
+_BLOCK_BYTES = 8 << 20  # of all live nodes of a block, so that they stay in the processor's cache
+_LEAST_ROWS = 4096  # of a block; with fewer, the overhead of NumPy dominates
 
 
 def read_clear(
@@ -61,26 +60,25 @@ def read_clear(
     *,
     ranges: Mapping[Any, ColumnRange] | None = None,
 ) -> list[Any]:
-    """The value of every output: an integer for a total, an array over the rows otherwise.
+    """Return the value of every output: an integer for a total, else an array over the rows.
 
     Parameters
     ----------
     outputs : expressions
     columns : mapping
-        The rows of every column that occurs. Each is asked for once and kept no larger than it must
-        be.
+        The rows of every column that occurs. Each is read once and kept in the smallest type.
     layout : Layout
     ranges : mapping, optional
-        What is known of the columns; only what they hold, if it is not given.
+        The public ranges of the columns; by default those of their values.
     """
     outputs = list(outputs)
     if ranges is None:
         names = [*column_names(outputs), *totals_of(outputs)]
         ranges = {name: _range_of(np.asarray(columns[name])) for name in names}
-    return _Reader(outputs, columns, layout, ranges).read()
+    return _ClearReader(outputs, columns, layout, ranges).read()
 
 
-class _Reader:
+class _ClearReader:
     """One circuit on the rows of one table."""
 
     def __init__(
@@ -93,15 +91,15 @@ class _Reader:
         self.outputs, self.layout = outputs, layout
         self.order = list(in_order(outputs))
         self.places = _Places(layout, slots=any(node.op == RESAMPLE for node in self.order))
-        bounds = read_bounds(outputs, ranges, layout.n_rows, layout.n_chunks * layout.slots)
+        bounds = read_bounds(outputs, ranges, layout.n_rows, layout.n_places)
         self.types = {node: _smallest_type(bounds[node]) for node in self.order}
         self.largest = {node: bounds[node].largest for node in self.order}
         padding = padding_value(outputs)
         self.padding = {
-            node: known_padding(node, padding) for node in self.order if node.op == TOTAL
+            node: check_padding(node, padding) for node in self.order if node.op == TOTAL
         }
         self.columns = {
-            node: self._kept(node, self._stored(node, columns), bounds[node])
+            node: self._convert(node, self._load(node, columns), bounds[node])
             for node in self.order
             if node.op in (COLUMN, GIVEN, HERE)
         }
@@ -113,7 +111,7 @@ class _Reader:
         }
 
     def read(self) -> list[Any]:
-        """All rows, once for every time that a total is needed in the rows."""
+        """Read all rows, once more for each time that a total returns to the rows."""
         stages = fold(
             self.outputs, lambda node, args: max(args, default=0) + (node.op == REPLICATE)
         )
@@ -130,7 +128,7 @@ class _Reader:
         ]
 
     def _read_rows(self, wanted: list[Expression]) -> None:
-        """Totals, and outputs over rows, of which all that comes from totals is known."""
+        """Compute totals and outputs over rows from known totals."""
         totals = [node for node in wanted if node.op == TOTAL]
         rows = [node for node in wanted if node.op != TOTAL]
         steps = self._steps(wanted)
@@ -149,23 +147,19 @@ class _Reader:
                 )
 
     def _steps(self, wanted: list[Expression]) -> list[_Step]:
-        """How every node is computed in a block, each with the nodes that nothing needs
-        after it.
-        """
+        """Return the rule of every node, with the nodes that are not needed after it."""
         steps: list[_Step] = []
         needed = set(wanted)
         for node in reversed(self.order):
             if node in needed:
-                args = (
-                    () if node.op == REPLICATE else node.args
-                )  # a total that comes back is a number
+                args = () if node.op == REPLICATE else node.args  # a replicated total is a number
                 done = [arg for arg in dict.fromkeys(args) if arg not in needed]
                 steps.append((node, args, CLEAR[node.op](self, node), done))
                 needed.update(args)
         return steps[::-1]
 
     def _bits_alive(self, steps: Sequence[_Step]) -> int:
-        """The most bits that the nodes of one row take at any time."""
+        """Return the most bits that the nodes of one row take at any time."""
         most = alive = 0
         for node, _, _, done in steps:
             alive += 0 if node.is_total else _bits_of(self.types[node])
@@ -173,15 +167,15 @@ class _Reader:
             alive -= sum(_bits_of(self.types[last]) for last in done)
         return most
 
-    def _stored(self, node: Expression, columns: Mapping[Any, Values]) -> Values:
+    def _load(self, node: Expression, columns: Mapping[Any, Values]) -> Values:
         return (
             np.full(self.layout.n_rows, node.data[0])
             if node.op == HERE
             else np.asarray(columns[node.data])
         )
 
-    def _kept(self, node: Expression, rows: Values, interval: Interval) -> Values:
-        """A column at its places, in the type of its node."""
+    def _convert(self, node: Expression, rows: Values, interval: Interval) -> Values:
+        """Return a column at its places, in the type of its node."""
         if len(rows) != self.layout.n_rows:
             raise ArgumentError(
                 f"a column of {len(rows)} rows in a table of {self.layout.n_rows}",
@@ -190,20 +184,19 @@ class _Reader:
         held = _range_of(rows)
         if not (interval.low <= held.low and held.high <= interval.high):
             raise ArgumentError(
-                f"column {node.data} holds numbers from {held.low} to {held.high}, and is said to "
-                "be within "
-                f"{interval.low} to {interval.high}",
+                f"column {node.data} holds numbers from {held.low} to {held.high}, and its range "
+                f"is {interval.low} to {interval.high}",
                 code="values-outside-bounds",
             )
         kind, rows = self.types[node], self.places.from_rows(rows)
         return (
-            _packed(rows.astype(bool, copy=False))
+            _pack_bits(rows.astype(bool, copy=False))
             if kind == _BIT
             else rows.astype(kind, copy=False)
         )
 
 
-# -- where values lie
+# -- places of values
 # ------------------------------------------------------------------------------------------------
 
 
@@ -228,10 +221,8 @@ class _Block:
 
     @cached_property
     def ones(self) -> Values:
-        """1 for every row, in words: what is left of the last one stays 0, here and in all that is
-        made of it.
-        """
-        return _packed(np.ones(self.count, dtype=bool))
+        """Return a 1 for every row, in words; unused bits of the last word stay 0 everywhere."""
+        return _pack_bits(np.ones(self.count, dtype=bool))
 
     @cached_property
     def zeros(self) -> Values:
@@ -239,16 +230,13 @@ class _Block:
 
 
 _Rule = Callable[[_Block, list[Any]], Any]
-_Step = tuple[
-    Expression, tuple[Expression, ...], _Rule, list[Expression]
-]  # a node, what it is computed from and how, what to drop
+#: A node, its args and rule, and the nodes to drop after it.
+_Step = tuple[Expression, tuple[Expression, ...], _Rule, list[Expression]]
 
 
 @dataclass(frozen=True)
 class _Places:
-    """Where values are computed: at the rows, or, where some are moved, at all slots, padding among
-    them.
-    """
+    """Where values are computed: at the rows, or, if some are moved, at all slots with padding."""
 
     layout: Layout
     slots: bool
@@ -262,9 +250,7 @@ class _Places:
         return self.layout.padding if self.slots else 0
 
     def blocks(self, bits_alive: int) -> Iterator[_Block]:
-        """All places in order; in one block where values are moved, from whatever place to whatever
-        other.
-        """
+        """Return all places in order, in a single block if values are moved."""
         most = max(_LEAST_ROWS, 8 * _BLOCK_BYTES // max(1, bits_alive)) // 64 * 64
         step = max(1, self.count) if self.slots else most
         return (
@@ -282,7 +268,7 @@ class _Places:
         check_marks(marks, self.layout)
         if isinstance(marks, Weights):
             raise ArgumentTypeError(
-                "weights are numbers modulo t, and nothing has a modulus in the clear",
+                "weights are numbers modulo t, and clear values have no modulus",
                 code="weights-in-clear",
             )
         first = (
@@ -306,27 +292,25 @@ def _smallest_type(interval: Interval) -> DType:
 
 
 def _bits_of(kind: DType) -> int:
-    return (
-        1 if kind == _BIT else 8 * kind.itemsize * (5 if kind == _PYTHON else 1)
-    )  # a number of Python's takes 32 bytes
+    # A Python integer takes 32 bytes besides its pointer.
+    return 1 if kind == _BIT else 8 * kind.itemsize * (5 if kind == _PYTHON else 1)
 
 
 def _range_of(rows: Values) -> ColumnRange:
-    """What a column holds."""
     if rows.dtype == _BIT or not len(rows):
         return ColumnRange(0, int(rows.any()))
     return ColumnRange(int(rows.min()), int(rows.max()))
 
 
-def _wrapped(number: int, kind: DType) -> Any:
-    """A number modulo 2^k, as a scalar of a type of k bits."""
+def _wrap(number: int, kind: DType) -> Any:
+    """Return a number modulo 2^k, as a scalar of a type of k bits."""
     if kind == _PYTHON:
         return number
     return np.array([number % (1 << 8 * kind.itemsize)], dtype=f"u{kind.itemsize}").view(kind)[0]
 
 
-def _packed(rows: Values) -> Values:
-    """Zeros and ones, 64 of them a word."""
+def _pack_bits(rows: Values) -> Values:
+    """Pack 64 zeros and ones into each word."""
     words = np.zeros(-(-len(rows) // 64), dtype=np.uint64)
     packed = np.packbits(rows)
     words.view(np.uint8)[: len(packed)] = packed
@@ -334,25 +318,25 @@ def _packed(rows: Values) -> Values:
 
 
 def _numbers(values: Values, kind: DType, block: _Block) -> Values:
-    """The values of a node as an array over the rows of the block."""
+    """Return the values of a node as an array over the rows of the block."""
     return np.unpackbits(values.view(np.uint8), count=block.count) if kind == _BIT else values
 
 
 def _bits(values: Values, kind: DType) -> Values:
-    """The values of a node modulo 2, packed."""
-    return values if kind == _BIT else _packed((values & 1).astype(bool))
+    """Return the values of a node modulo 2, packed."""
+    return values if kind == _BIT else _pack_bits((values & 1).astype(bool))
 
 
 @cache
 def _ones_of_all() -> Values:
-    """How many bits are 1, for all numbers of 16 bits."""
+    """Count the ones in all numbers of 16 bits."""
     every = np.arange(1 << 16, dtype=np.uint16)
     ones: Values = np.unpackbits(every.view(np.uint8)).reshape(-1, 16).sum(axis=1, dtype=np.uint8)
     return ones
 
 
 def _ones_by_table(words: Values) -> Values:
-    """How many bits are 1 in every quarter of a word: for a NumPy before 2."""
+    """Count the ones in each quarter of a word; NumPy before version 2 has no function for it."""
     counts: Values = _ones_of_all()[words.view(np.uint16)]
     return counts
 
@@ -360,12 +344,12 @@ def _ones_by_table(words: Values) -> Values:
 _ones: Callable[[Values], Values] = getattr(np, "bitwise_count", _ones_by_table)
 
 
-# -- rules: what a node is in a block, from what its args are
+# -- rules: the value of a node in a block, from those of its args
 # ---------------------------------------------------------------
 
-#: How a node is computed in any block of rows.
-CLEAR: Final = RuleTable[Callable[[_Reader, Expression], _Rule]]("clear values")
-#: A total of totals from theirs.
+#: Returns the rule of a node in any block of rows.
+CLEAR: Final = RuleTable[Callable[[_ClearReader, Expression], _Rule]]("clear values")
+#: Computes a total from other totals.
 CLEAR_TOTALS: Final = RuleTable[Callable[[Expression, list[int]], int]]("clear totals")
 
 CLEAR_TOTALS.rule(PRODUCT)(lambda node, args: args[0] * args[1])
@@ -378,7 +362,7 @@ def _add_totals(node: Expression, args: list[int]) -> int:
 
 
 @CLEAR.rule(COLUMN, GIVEN, HERE)
-def _read_column(reader: _Reader, node: Expression) -> _Rule:
+def _read_column(reader: _ClearReader, node: Expression) -> _Rule:
     rows = reader.columns[node]
     if reader.types[node] == _BIT:
         return lambda block, _: rows[block.words]
@@ -386,7 +370,7 @@ def _read_column(reader: _Reader, node: Expression) -> _Rule:
 
 
 @CLEAR.rule(PRODUCT)
-def _multiply(reader: _Reader, node: Expression) -> _Rule:
+def _multiply(reader: _ClearReader, node: Expression) -> _Rule:
     kind, (a, b) = reader.types[node], (reader.types[arg] for arg in node.args)
     if kind == a == b == _BIT:
         return lambda _, values: np.bitwise_and(*values)
@@ -398,13 +382,13 @@ def _multiply(reader: _Reader, node: Expression) -> _Rule:
 
 
 @CLEAR.rule(LINEAR)
-def _combine(reader: _Reader, node: Expression) -> _Rule:
+def _combine(reader: _ClearReader, node: Expression) -> _Rule:
     args = [reader.types[arg] for arg in node.args]
     return _linear_rule(reader.types[node], args, *node.data)
 
 
 @CLEAR.rule(REPLICATE)
-def _replicate(reader: _Reader, node: Expression) -> _Rule:
+def _replicate(reader: _ClearReader, node: Expression) -> _Rule:
     return _linear_rule(reader.types[node], [], (), reader.totals[node.args[0]])
 
 
@@ -421,8 +405,8 @@ def _linear_rule(
             return reduce(np.bitwise_xor, terms) if terms else block.zeros
 
         return parity
-    factors = [_wrapped(coefficient, kind) for coefficient in coefficients]
-    start = _wrapped(constant, kind)
+    factors = [_wrap(coefficient, kind) for coefficient in coefficients]
+    start = _wrap(constant, kind)
 
     def combination(block: _Block, values: list[Values]) -> Values:
         result = np.full(block.count, start, dtype=kind)
@@ -437,7 +421,7 @@ def _linear_rule(
 
 
 @CLEAR.rule(TOTAL)
-def _sum_rows(reader: _Reader, node: Expression) -> _Rule:
+def _sum_rows(reader: _ClearReader, node: Expression) -> _Rule:
     (arg,) = node.args
     if reader.types[arg] == _BIT:
         return lambda _, values: int(_ones(values[0]).sum(dtype=np.int64))
@@ -450,54 +434,106 @@ def _sum_rows(reader: _Reader, node: Expression) -> _Rule:
 
 
 @CLEAR.rule(MASK)
-def _mask(reader: _Reader, node: Expression) -> _Rule:
+def _mask(reader: _ClearReader, node: Expression) -> _Rule:
     kind, arg = reader.types[node], reader.types[node.args[0]]
     places = reader.places.of_marks(node.data)
 
-    def masked(block: _Block, values: list[Values]) -> Values:
+    def mask(block: _Block, values: list[Values]) -> Values:
         marked = np.zeros(block.count, dtype=bool)
         marked[places[(block.start <= places) & (places < block.stop)] - block.start] = True
         if kind == _BIT:
-            return _bits(values[0], arg) & _packed(marked)
-        return np.where(marked, _numbers(values[0], arg, block), _wrapped(0, kind)).astype(
+            return _bits(values[0], arg) & _pack_bits(marked)
+        return np.where(marked, _numbers(values[0], arg, block), _wrap(0, kind)).astype(
             kind, copy=False
         )
 
-    return masked
+    return mask
 
 
 @CLEAR.rule(RESAMPLE)
-def _resample(reader: _Reader, node: Expression) -> _Rule:
+def _resample(reader: _ClearReader, node: Expression) -> _Rule:
     kind, layout = reader.types[node], reader.layout
-    shift = drawn_shift(node.data, layout)
+    shift = draw_shift(node.data, layout)
 
-    def resampled(block: _Block, values: list[Values]) -> Values:
+    def resample(block: _Block, values: list[Values]) -> Values:
         slots = _numbers(values[0], kind, block).reshape(layout.n_chunks, layout.slots)
         moved = permute_slots(slots, shift, layout.turn).reshape(-1)
-        return _packed(moved) if kind == _BIT else moved
+        return _pack_bits(moved) if kind == _BIT else moved
 
-    return resampled
+    return resample
 
 
 # -- padding, slots, moves
 # ---------------------------------------------------------------------------------------------
 
 
-def known_padding(total: Expression, padding: Mapping[Expression, int | None]) -> int:
-    """What one padding slot adds to the sum that a total takes over all slots."""
+# -- lanes -----------------------------------------------------------------------------------------
+
+#: Values of a node in lanes, from those of its args: a row of numbers for each row of the table.
+LANES: Final = RuleTable[Callable[[Expression, Sequence[Values]], Values]]("values in lanes")
+
+
+@LANES.rule(PRODUCT)
+def _multiply_lanes(node: Expression, args: Sequence[Values]) -> Values:
+    found: Values = args[0] * args[1]
+    return found
+
+
+@LANES.rule(TOTAL)
+def _sum_rows_of_lanes(node: Expression, args: Sequence[Values]) -> Values:
+    found: Values = args[0].sum(axis=0)
+    return found
+
+
+@LANES.rule(LINEAR)
+def _add_lanes(node: Expression, args: Sequence[Values]) -> Values:
+    coefficients, constant = node.data
+    found: Values = constant + sum(c * x for c, x in zip(coefficients, args, strict=True))
+    return found
+
+
+def sum_lanes(
+    outputs: Iterable[Expression],
+    columns: Mapping[Any, Values],
+    layout: Layout,
+    ranges: Mapping[Any, ColumnRange],
+) -> list[int]:
+    """Sum expressions over rows that hold a number for each lane; of each output all lanes.
+
+    A column has one number for each row, or one for each row and lane.
+    """
+    outputs = list(outputs)
+    bounds = read_bounds(outputs, ranges, layout.n_rows, layout.n_places)
+    fits = max(bound.largest for bound in bounds.values()) < 1 << 62
+    kind = np.dtype(np.int64) if fits else _PYTHON
+
+    def rule(node: Expression, args: list[Values]) -> Values:
+        if node.op == COLUMN:
+            values = np.asarray(columns[node.data])
+            return values.astype(kind).reshape(len(values), -1)
+        return LANES[node.op](node, args)
+
+    found: list[int] = []
+    for output in outputs:  # one after the other: all nodes at once would be many times the table
+        total = fold([output], rule)[output]
+        found += np.broadcast_to(total, layout.lanes).tolist()
+    return found
+
+
+def check_padding(total: Expression, padding: Mapping[Expression, int | None]) -> int:
+    """Return what one padding slot adds to a total; refuse it if that is encrypted."""
     value = padding[total.args[0]]
     if value is None:
         raise ArgumentError(
             f"the total of {total.args[0]!r} would count padding slots, whose content is "
-            "encrypted: multiply by a column "
-            "(the class indicators, say) before taking the total",
+            "encrypted: multiply by a column, such as a class indicator, before taking the total",
             code="padding-counted",
         )
     return value
 
 
 def to_slots(rows: Values, layout: Layout, dtype: Any = np.int64) -> Values:
-    """Rows in their slots, shape (chunks, slots), zeros as padding."""
+    """Put rows into slots, of shape (chunks, slots), with zeros as padding."""
     slots = np.zeros((layout.n_chunks, layout.slots), dtype=dtype)
     start = 0
     for chunk, count in enumerate(layout.counts):
@@ -507,15 +543,13 @@ def to_slots(rows: Values, layout: Layout, dtype: Any = np.int64) -> Values:
 
 
 def from_slots(slots: Values, layout: Layout) -> Values:
-    """The rows of a table out of their slots."""
+    """Return the rows from their slots."""
     rows = [chunk[:count] for chunk, count in zip(slots, layout.counts, strict=True)]
     return np.concatenate(rows) if rows else slots.reshape(-1)
 
 
 def check_marks(marks: Marks, layout: Layout) -> None:
-    """Refuse marks on padding: nobody would take off what it holds. Weights are there to find out
-    whether it holds nothing.
-    """
+    """Refuse marks on padding, whose content would count. Weights may check that it is empty."""
     if (
         isinstance(marks, Weights)
         and marks.chunk < layout.n_chunks
@@ -530,12 +564,11 @@ def check_marks(marks: Marks, layout: Layout) -> None:
         )
 
 
-def drawn_shift(seed: int | tuple[int, int, bool], layout: Layout) -> tuple[int, int, bool]:
-    """The move that a seed stands for: (chunks, slots within the half rows, whether half rows are
-    swapped).
+def draw_shift(seed: int | tuple[int, int, bool], layout: Layout) -> tuple[int, int, bool]:
+    """Return the move of a seed: (chunks, slots within a half row, whether half rows are swapped).
 
-    From a hash, so that it is the same on every machine and for every version of every library. A
-    move stands for itself.
+    It comes from a hash, so it is the same on every machine and with every library version. A move
+    is returned as it is.
     """
     if isinstance(seed, tuple):
         return seed[0] % max(1, layout.n_chunks), seed[1] % layout.turn, seed[2]
@@ -549,8 +582,8 @@ def drawn_shift(seed: int | tuple[int, int, bool], layout: Layout) -> tuple[int,
 
 
 def permute_slots(slots: Values, shift: tuple[int, int, bool], turn: int | None = None) -> Values:
-    """Slots moved as SEAL moves them: whole chunks around, half rows (or ``turn`` slots) rotated to
-    the left, and swapped.
+    """Move slots as SEAL does: chunks around, half rows (or ``turn`` slots) to the
+    left, swapped.
     """
     chunks, rotation, swap = shift
     halves = np.roll(slots, -chunks, axis=0).reshape(len(slots), -1, turn or slots.shape[1] // 2)

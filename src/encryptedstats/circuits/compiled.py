@@ -1,10 +1,10 @@
 """Compile expressions into a program that any device can run, with the proof that it decrypts.
 
-:func:`compile_outputs` is the only way from expressions to a program. A plan prices what it
-returns, an evaluation runs it, and a digest identifies it: the same outputs under the same
-:class:`Conditions` give the same program, so what was planned is what is run.
+:func:`compile_outputs` is the only function from expressions to a program. A plan prices its result
+and an evaluation runs it: the same outputs under the same :class:`Conditions` give the same program
+with the same digest.
 
-This module imports expressions, the passes, lowering and proofs, and nothing of tables, devices or
+This module imports expressions, passes, lowering and proofs, and nothing of tables, devices or
 models.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial, reduce
+from functools import cached_property, lru_cache, partial, reduce
 from operator import add
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, bound_outputs
@@ -32,6 +32,7 @@ from encryptedstats.circuits.proof import (
     prove_rows,
     read_noise,
 )
+from encryptedstats.circuits.residue_local import find_residue_obstacle
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts
 from encryptedstats.crypto.flooding import flooded_noise
 from encryptedstats.crypto.noise import Noise
@@ -49,18 +50,18 @@ from encryptedstats.machine import paused_collection
 
 @dataclass(frozen=True)
 class GivenPacks:
-    """The public facts of packed totals that a program computes on with.
+    """The public facts of packs that a program computes with.
 
     Attributes
     ----------
     name : str
-        As expressions name them.
+        The name in expressions.
     noise : Noise
         A bound for every pack, at the level of the primes that packs keep.
     factors, offsets : tuple of int
-        What each total is multiplied by when it is expanded, modulo t, and what it then lacks.
+        The factor of each expanded total modulo t, and the number to add to it.
     places : tuple of int
-        Where each total lies; equal totals share a place.
+        The place of each total; equal totals share one.
     """
 
     name: str
@@ -108,31 +109,30 @@ class GivenPacks:
 
 @dataclass(frozen=True)
 class Conditions:
-    """All that a program depends on beside its outputs: public facts of keys, rows and packs.
+    """The inputs of a program besides its outputs: public facts of keys, rows and packs.
 
     Attributes
     ----------
     parameters : Parameters
     layout : Layout
     ranges : tuple of (str, ColumnRange)
-        What is publicly known of each column.
+        The public range of each column.
     with_secret_key : bool
         Whether the owner encrypted the rows.
     form : "packed", "replicated", "slots" or "rows"
-    given : tuple of GivenPacks
-        Packed totals from elsewhere that the outputs use.
+    packs : tuple of GivenPacks
+        Packs of earlier programs that the outputs use.
     bounds : tuple of Interval, optional
-        Between which each output lies, where that is known better than intervals tell.
+        Bounds of the outputs that are sharper than interval arithmetic.
     reported_bounds : tuple of Interval, optional
-        What the result says of its numbers, where that is to be less than is known.
+        Wider bounds that the result states instead.
     report : NoiseReport, optional
         A proof for at least these rows and outputs, so that shards are computed alike.
     flood : bool, optional
-        Whether noise hides the rows from the receiver. By default it does where others encrypted
-        them.
+        Whether noise hides the rows from the receiver; by default if others encrypted them.
     held : int
         Bytes of expanded totals that may be held at once.
-    beside : int, optional
+    n_interleaved : int, optional
         How many totals are interleaved; by default as many as the parameters have copies.
     """
 
@@ -141,13 +141,13 @@ class Conditions:
     ranges: tuple[tuple[str, ColumnRange], ...]
     with_secret_key: bool
     form: str = PACKED
-    given: tuple[GivenPacks, ...] = ()
+    packs: tuple[GivenPacks, ...] = ()
     bounds: tuple[Interval, ...] | None = None
     reported_bounds: tuple[Interval, ...] | None = None
     report: NoiseReport | None = None
     flood: bool | None = None
     held: int = HELD
-    beside: int | None = None
+    n_interleaved: int | None = None
 
     @property
     def is_joint(self) -> bool:
@@ -157,8 +157,8 @@ class Conditions:
     def floods(self) -> bool:
         """Return whether results hide the rows behind them.
 
-        Answers for rows go to the owner of the rows, who may see all of them; those under a joint
-        key are flooded by the members who open them.
+        Answers for rows go to the owner of the rows, who may see them. Answers under a joint key
+        are flooded by the members who open them.
         """
         if self.flood is not None:
             return self.flood
@@ -167,22 +167,22 @@ class Conditions:
     @property
     def given_factors(self) -> GivenFactors:
         return GivenFactors(
-            {packs.name: packs.factors for packs in self.given},
-            {packs.name: packs.offsets for packs in self.given},
+            {one.name: one.factors for one in self.packs},
+            {one.name: one.offsets for one in self.packs},
             self.parameters.plain_modulus,
         )
 
     @property
     def setting(self) -> Setting:
-        given = tuple((packs.name, packs.noise) for packs in self.given)
-        level = max((noise.level for _, noise in given), default=0)
+        packs = tuple((one.name, one.noise) for one in self.packs)
+        level = max((noise.level for _, noise in packs), default=0)
         return Setting(
             self.parameters,
             self.layout,
             self.with_secret_key,
             self.form,
-            given,
-            self.beside,
+            packs,
+            self.n_interleaved,
             self.floods,
             0 if self.form == ROWS else level,
         )
@@ -190,18 +190,18 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program with what is known of its results.
+    """A program and the public facts of its results.
 
     Attributes
     ----------
     program : Program
-        Its outputs are the distinct ones: equal outputs are computed and packed once.
+        Equal outputs are computed and packed once.
     facts : tuple of NumberFacts
-        One for each output that was asked for.
+        One for each requested output.
     places : tuple of int
-        Where each output lies in the packs.
+        The place of each output in the packs.
     wanted : tuple of Expression
-        The outputs that were asked for, before anything was rewritten.
+        The requested outputs, before rewriting.
     floods : bool
         Whether the worker floods the packs.
     """
@@ -214,13 +214,18 @@ class Compiled:
 
     @property
     def digest(self) -> str:
-        """A hash of the program: equal for the plan and for the evaluation that follows it."""
+        """Return the hash of the program, which plan and evaluation share."""
         return self.program.digest
 
-    @property
+    @cached_property
     def circuit(self) -> str | None:
-        """Return a digest of what is computed, whatever the keys; None for answers of rows."""
+        """Return a digest of the circuit, independent of keys; None for answers for rows."""
         return None if self.program.form == ROWS else circuit_digest(self.wanted)
+
+    @property
+    def residue_obstacle(self) -> str | None:
+        """Say why no spot check can recompute single residues of the sums; None if it can."""
+        return find_residue_obstacle(self.program)
 
 
 # Equal expressions are one object, so outputs that are written again find their program.
@@ -234,8 +239,7 @@ def compile_outputs(outputs: tuple[Expression | int, ...], conditions: Condition
     TooLargeError
         If an output could wrap around modulo t.
     NoiseError
-        If no way to lower the outputs is proven to decrypt with these parameters. The error names
-        the step that binds.
+        If no schedule is proven to decrypt with these parameters. The error names the binding step.
     """
     parameters, form = conditions.parameters, conditions.form
     facts = find_facts(outputs, conditions)
@@ -252,8 +256,10 @@ def compile_outputs(outputs: tuple[Expression | int, ...], conditions: Condition
         with suppress(NoiseError):  # rarely the joined circuit has more noise than was planned for
             proof, scaled = _prove(joined, conditions), joined
     report = _prove(scaled, conditions) if proof is None else proof
-    places = {packs.name: packs.places for packs in conditions.given}
-    program = lower(scaled, conditions.setting, report.way, held=conditions.held, places=places)
+    places = {one.name: one.places for one in conditions.packs}
+    program = lower(
+        scaled, conditions.setting, report.schedule, held=conditions.held, places=places
+    )
     if conditions.reported_bounds is not None:
         pairs = zip(facts, conditions.reported_bounds, strict=True)
         facts = [replace(one, low=bound.low, high=bound.high) for one, bound in pairs]
@@ -282,8 +288,7 @@ def find_facts(outputs: Sequence[Expression | int], conditions: Conditions) -> l
     bounds: Sequence[Interval] | None = conditions.bounds
     if bounds is None:
         layout = conditions.layout
-        n_slots = layout.n_chunks * layout.slots
-        bounds = bound_outputs(tuple(outputs), conditions.ranges, layout.n_rows, n_slots)
+        bounds = bound_outputs(tuple(outputs), conditions.ranges, layout.n_rows, layout.n_places)
     check_bounds(outputs, [bound.largest for bound in bounds], conditions.parameters)
     return [NumberFacts(bound.low, bound.high) for bound in bounds]
 
@@ -319,27 +324,27 @@ def _prove(outputs: Sequence[Expression], conditions: Conditions) -> NoiseReport
     except NoiseError:
         if not conditions.is_joint:
             raise
-        # Totals to be computed on with: the members refuse to open what they cannot flood.
+        # A later stage may compute with these totals; members refuse to open them.
         report = prove(replace(setting, flooded=False))
-    return report if conditions.given else lowest_start(outputs, setting, report)
+    return report if conditions.packs else lowest_start(outputs, setting, report)
 
 
 def _prove_interleaved(prove: Callable[[Setting], NoiseReport], setting: Setting) -> NoiseReport:
-    """Prove interleaved totals; circuits that were not planned for may be proven one by one."""
+    """Prove interleaved totals; a circuit that was not planned may need totals one by one."""
     try:
         return prove(setting)
     except NoiseError:
-        if setting.parameters.copies == 1 or setting.beside == 1:
+        if setting.parameters.copies == 1 or setting.n_interleaved == 1:
             raise
-        return prove(replace(setting, beside=1))
+        return prove(replace(setting, n_interleaved=1))
 
 
 def _prove_rows(outputs: Sequence[Expression], conditions: Conditions) -> NoiseReport:
-    parameters, given = conditions.parameters, conditions.given
+    parameters, packs = conditions.parameters, conditions.packs
     try:
         return _prove_interleaved(partial(prove_rows, outputs), conditions.setting)
     except NoiseError as error:
-        if given and parameters.kept_primes is None:
+        if packs and parameters.kept_primes is None:
             raise refuse_further_computation(parameters) from error
         raise NoiseError(
             f"{error}. ", *_explain_unproven(outputs, conditions), code="not-proven"
@@ -349,32 +354,29 @@ def _prove_rows(outputs: Sequence[Expression], conditions: Conditions) -> NoiseR
 def refuse_further_computation(parameters: Parameters) -> NoiseError:
     """Return the error for packs that have no room for a prediction."""
     return NoiseError(
-        f"totals that were packed with {parameters!r} are to be opened, not to be computed on "
-        "with: "
-        "make keys for a model that predicts unopened, ",
+        f"totals that were packed with {parameters!r} leave no room to predict with an encrypted "
+        "model: open the model, or make keys with ",
         Cure("keys that predict", "es.Owner(es.plan(..., encrypted_prediction=True))"),
-        ", and encrypt with those",
+        " and encrypt with them",
     )
 
 
 def _explain_unproven(
     outputs: Sequence[Expression], conditions: Conditions
 ) -> tuple[str | Cure, ...]:
-    """Say why keys do not carry a prediction: often they were planned for rows of their owner."""
+    """Say why keys do not carry a prediction; often they were planned for the owner's rows."""
     others = Cure("plan for others", "es.plan(..., encrypted_prediction=True, by_others=True)")
     if not conditions.with_secret_key:
         with suppress(NoiseError):
             prove_rows(outputs, replace(conditions.setting, with_secret_key=True, flooded=False))
             return (
-                "The cause: these rows were encrypted with public keys, which makes more noise, "
-                "and "
-                "the keys were planned for rows that the secret key encrypts. Keys for both: ",
+                "These rows were encrypted with public keys, which makes more noise, and the keys "
+                "were planned for rows that the secret key encrypts. Plan with ",
                 others,
             )
     return (
-        "A prediction takes keys that were planned for it, ",
+        "Predicting with an encrypted model needs keys from ",
         Cure("plan prediction", "es.plan(..., encrypted_prediction=True)"),
-        "; and if rows of the model or these were encrypted with public keys, keys that were "
-        "planned for that: ",
+        ", and if any rows were encrypted with public keys, from ",
         others,
     )

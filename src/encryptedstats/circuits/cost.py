@@ -1,6 +1,4 @@
-"""The cost reader: how many operations of each kind a program takes, and from measured times how
-many seconds.
-"""
+"""Count the operations of a program, and estimate its seconds from measured times."""
 
 from __future__ import annotations
 
@@ -35,38 +33,36 @@ from encryptedstats.crypto.packing import merges_of, packing_elements, packing_p
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.machine import cores
 
-#: Seconds for every total that one core takes while the others wait, in Python: on 16 cores it is
-#: most of what a small table takes.
+#: Seconds for every total that Python takes on one core while the others wait. On 16 cores this is
+#: most of the time of a small table.
 ALONE: Final = 1.5e-4
-# Operation, polynomials, primes: enough to tell what one costs.
+# Operation, polynomials and primes, which determine the cost of one operation.
 Kind = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a program takes: counts of operations over all chunks, and what can be said of time from
-    them.
-    """
+    """The operations of a program over all chunks."""
 
     parameters: Parameters
     rows: Counter[Kind]  # over rows, until the totals are summed
-    finish: Counter[Kind]  # bringing the totals into their form
-    spread: Counter[Kind]  # taking given totals out of their packs
-    batches: int  # that can be worked on at the same time
-    reads: int  # of columns over chunks, each once
-    totals: int = 0  # that are computed
+    finish: Counter[Kind]  # switching, relinearising and packing the totals
+    spread: Counter[Kind]  # expanding given totals
+    batches: int  # that can be computed in parallel
+    reads: int  # of columns over chunks
+    totals: int = 0
 
     @property
     def counts(self) -> Counter[Kind]:
-        """All operations."""
+        """Count all operations."""
         return self.rows + self.finish + self.spread
 
     def number(self, name: str) -> int:
-        """How many operations of this name."""
+        """Count the operations of a name."""
         return number_of(self.counts, name)
 
-    def seconds(self, times: Times, workers: int | None = None) -> float:
-        """Estimated time on so many processes (all cores), by the device that will be taken."""
+    def seconds(self, times: OperationTimes, workers: int | None = None) -> float:
+        """Estimate the time of the default device on some processes, by default all cores."""
         workers = workers or cores()
         over_rows = times.rows_ratio * work_seconds(self.rows, times, self.parameters)
         unpacking = times.unpack * self.reads
@@ -79,27 +75,26 @@ class Cost:
             + ALONE * self.totals
         )
 
-    def finish_seconds(self, times: Times) -> float:
-        """Estimated time on one core to bring the sums over rows into their form."""
+    def finish_seconds(self, times: OperationTimes) -> float:
+        """Estimate the time on one core to switch, relinearise and pack the totals."""
         return times.finish_ratio * work_seconds(self.finish, times, self.parameters)
 
 
 def number_of(counts: Counter[Kind], name: str) -> int:
-    """How many operations of this name."""
+    """Count the operations of a name."""
     return sum(count for (kind, _, _), count in counts.items() if kind == name)
 
 
-def work_seconds(counts: Counter[Kind], times: Times, parameters: Parameters) -> float:
-    """The time that SEAL would take on one core."""
+def work_seconds(counts: Counter[Kind], times: OperationTimes, parameters: Parameters) -> float:
+    """Return the time of SEAL on one core."""
     return sum(count * times.of(kind, parameters) for kind, count in counts.items())
 
 
 def read_cost(program: Program) -> Cost:
     """Count the operations of a program over all chunks."""
     parameters, rows, finish = program.parameters, Counter[Kind](), Counter[Kind]()
-    apart = any(
-        step.op == MASK for step in program.steps
-    )  # what is marked is computed once, for all batches
+    # Rows that are marked are computed once, for all batches.
+    apart = any(step.op == MASK for step in program.steps)
     batches = [program]
     if not apart and program.form != ROWS:
         parts = [program.part(batch.steps) for batch in program.batches]
@@ -114,7 +109,7 @@ def read_cost(program: Program) -> Cost:
                 if count:
                     into[kind] += count * times
     for pack in program.packs:
-        finish += _packing_counts(parameters, len(pack.args), program.beside)
+        finish += _packing_counts(parameters, len(pack.args), program.n_interleaved)
     different = sum(step.op == EXPAND for step in program.steps)
     spread = expansion_counts(parameters, different)
     every = program.runs()
@@ -124,7 +119,7 @@ def read_cost(program: Program) -> Cost:
     return Cost(parameters, rows, finish, spread, n_batches, reads, n_totals)
 
 
-#: Counts the operations that one step takes, each time that it is taken.
+#: Counts the operations of one step each time that it is computed.
 COST: Final = RuleTable[Callable[[Step, Program], list[tuple[Kind, int]]]]("cost")
 
 
@@ -186,9 +181,9 @@ def _cost_total(step: Step, program: Program) -> list[tuple[Kind, int]]:
     return [(("add", step.size, _count_primes(step, program)), n_chunks - 1)]
 
 
-def _packing_counts(parameters: Parameters, n_totals: int, beside: int = 1) -> Counter[Kind]:
+def _packing_counts(parameters: Parameters, n_totals: int, n_interleaved: int = 1) -> Counter[Kind]:
     elements, primes = packing_elements(parameters.ring_degree), packing_primes(parameters)
-    counts, done = Counter[Kind](), beside.bit_length() - 1
+    counts, done = Counter[Kind](), n_interleaved.bit_length() - 1
     for merged, pairs, alone in merges_of(n_totals, parameters.ring_degree >> done):
         level = merged + done
         counts["key switch", 2, primes] += (pairs + alone) * len(elements[level])
@@ -198,7 +193,7 @@ def _packing_counts(parameters: Parameters, n_totals: int, beside: int = 1) -> C
 
 
 def expansion_counts(parameters: Parameters, different: int) -> Counter[Kind]:
-    """The key switches of packing once more, backwards; two additions each."""
+    """Count the operations of expanding: the key switches of packing, and two additions each."""
     if not different:
         return Counter()
     primes = packing_primes(parameters)
@@ -213,15 +208,13 @@ def expansion_counts(parameters: Parameters, different: int) -> Counter[Kind]:
 
 
 @dataclass(frozen=True)
-class Times:
-    """Seconds of SEAL's primitive operations on two polynomials under all primes, on one core, and
-    what else it takes to tell.
+class OperationTimes:
+    """Seconds of SEAL's operations on two polynomials under all primes, on one core.
 
-    ``rows_ratio`` and ``finish_ratio`` are what the device that is taken by default needs of the
-    time that SEAL would, for computing over rows and for bringing totals down; ``encrypt`` and
-    ``unpack`` are for a ciphertext of a stored table. What comes first in a process: ``start`` to
-    prepare the ring, ``read_key`` for a byte of the public keys, ``compile`` for a step of a
-    program.
+    ``rows_ratio`` and ``finish_ratio`` are the time of the default device over that of SEAL, for
+    rows and for switching and relinearising totals. ``encrypt`` and ``unpack`` are for a ciphertext
+    of a stored table. A process first takes ``start`` to prepare the ring, ``read_key`` for each
+    byte of the public keys, and ``compile`` for each step of a program.
     """
 
     load: float
@@ -244,12 +237,12 @@ class Times:
         return self.start + self.read_key * key_bytes + self.compile * n_steps
 
     @classmethod
-    def unknown(cls) -> Times:
-        """For who wants parameters and not times."""
+    def unknown(cls) -> OperationTimes:
+        """Return times that are not known, to plan parameters alone."""
         return cls(*(math.nan for _ in fields(cls)))
 
     def of(self, kind: Kind, parameters: Parameters) -> float:
-        """Seconds of one operation of this kind."""
+        """Return the seconds of one operation."""
         name, size, primes = kind
         share = primes / len(parameters.data_moduli)
         if name == "multiply":

@@ -1,6 +1,4 @@
-"""Evaluating a circuit on an encrypted table: checked first, lowered to a program, run by a device,
-brought into a form.
-"""
+"""Evaluate a circuit on an encrypted table: check it, compile it, and run it on a device."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from encryptedstats.circuits.devices import (
     check_device_name,
     device_for,
     execute,
-    registered,
+    get_devices,
 )
 from encryptedstats.circuits.devices.batches import check_packed
 from encryptedstats.circuits.expressions import REPLICATE, Expression, in_order
@@ -45,7 +43,7 @@ def evaluate(
     source: Source,
     *,
     form: str = PACKED,
-    given: Packs | None = None,
+    packs: Packs | None = None,
     workers: int | None = None,
     progress: bool | None = None,
     device: str = AUTO,
@@ -56,8 +54,9 @@ def evaluate(
     report: NoiseReport | None = None,
     flood: bool | None = None,
 ) -> EncryptedNumbers:
-    """The encrypted numbers of a circuit. Checked before anything is computed: bounds against t,
-    noise against q.
+    """Evaluate a circuit and return its encrypted numbers.
+
+    Bounds are checked against t, and noise against q, before anything is computed.
 
     Parameters
     ----------
@@ -65,49 +64,47 @@ def evaluate(
         Totals; with ``form="rows"`` expressions over rows, or plain numbers.
     source : an encrypted table
     form : "packed", "replicated", "slots" or "rows"
-        Many totals in few ciphertexts; each in all slots of one; or unsummed, for the owner to add
-        up: that shows rows, so it is for rows that the owner encrypted. Or numbers of every row, 0
-        in slots without a row.
-    given : mapping, optional
-        Packed totals from elsewhere, by the name that the circuit gives them: see
-        ``expressions.given``. Rows without any are answers of a plain model, whose coefficients are
-        not told apart by what comes back.
+        Many totals in few ciphertexts; one total in all slots of a ciphertext; unsummed slots,
+        which the owner adds up and which show rows; or numbers of every row, 0 in slots without a
+        row.
+    packs : mapping, optional
+        Packed totals of earlier evaluations, by the names of ``expressions.pack_total``. Answers
+        for rows without packs are those of a decrypted model and do not reveal its coefficients.
     workers : int, optional
         Processes or threads; all cores by default.
     progress : bool, optional
         A progress bar; by default on a terminal.
     device : str
-        What computes: "native", kernels in C for BGV, or "seal", SEAL alone, which gives the same
-        residues; "auto" takes the fastest that can. See :mod:`encryptedstats.circuits.devices`.
+        "native" for the kernels in C, which compute BGV; "seal" for SEAL alone, which gives the
+        same residues; "auto" for the fastest device that can run the program. See
+        :mod:`encryptedstats.circuits.devices`.
     memory_limit : int, optional
         Bytes that a device may hold of sums and of chunks that it reads ahead. By default a quarter
-        of the memory that the machine, or the container, has left, from 256 MiB to 8 GiB. A stored
-        table is read once whatever it is: sums that have no room are kept in a temporary file.
-        Totals that have no room until they are packed are merged as they come.
+        of the free memory of the machine or container, from 256 MiB to 8 GiB. A stored table is
+        read once with any limit: sums without room go to a temporary file, and totals without room
+        are packed as they come.
     checkpoint : path or URL, optional
-        A folder for what is computed. A process that is interrupted and started again with the same
-        circuit, rows and folder goes on from it; when the result is saved it is removed. For
-        devices that can.
+        A folder for intermediate sums, if the device supports it. A process that is started again
+        with the same circuit, rows and folder continues from it. Saving the result removes it.
     bounds : intervals, optional
-        Between which every output is known to lie, where who wrote the circuit knows more than
-        intervals tell.
+        Bounds of the outputs that are sharper than interval arithmetic.
     reported_bounds : intervals, optional
-        What the result says of its numbers, where that is to be less than is known here.
+        Wider bounds that the result states instead.
     report : NoiseReport, optional
-        A proof for at least these rows and outputs, made elsewhere: results of shards of a table
-        add up when all of them are computed and packed in the way that one proof holds for.
+        A proof for at least these rows and outputs. Shards of a table share one proof, so that
+        their results add up.
     flood : bool, optional
-        Hide the rows from who opens the totals, by noise: see
-        :mod:`encryptedstats.crypto.flooding`. By default where rows were encrypted by others.
+        Whether noise hides the rows from the receiver: see
+        :mod:`encryptedstats.crypto.flooding`. By default if others encrypted the rows.
     """
-    workers, given = check_workers(workers), given or {}
+    workers, packs = check_workers(workers), packs or {}
     check_device_name(device)
     compile_with = partial(
         compile_for,
         outputs,
         source,
         form=form,
-        given=given,
+        packs=packs,
         memory_limit=memory_limit,
         bounds=bounds,
         reported_bounds=reported_bounds,
@@ -120,11 +117,10 @@ def evaluate(
         raise DeviceError(
             f"checkpoint= cannot be kept here: {why_not}", code="checkpoint-unsupported"
         )
-    task = Task(ready.program, source, given, Run(workers, memory_limit, checkpoint, progress))
+    task = Task(ready.program, source, packs, Run(workers, memory_limit, checkpoint, progress))
     if form == ROWS:
-        # All answers of plain models say the same of their noise, so that it tells nothing of the
-        # coefficients.
-        noise = None if given else resting_noise(source.parameters.noise)
+        # All answers of decrypted models state the same noise, which hides the coefficients.
+        noise = None if packs else resting_noise(source.parameters.noise)
         parts = execute(chosen, task, noise)
         rows = EncryptedNumbers(source.keys, ROWS, ready.facts, parts, counts=source.layout.counts)
         rows.program_digest = ready.digest
@@ -135,14 +131,14 @@ def evaluate(
 def choose_device(compile_with: Callable[..., Compiled], name: str) -> tuple[Compiled, Device]:
     """Return the program and its device: the one place where interleaving is decided.
 
-    A device that gains nothing from interleaving is asked first, where there is one: it is a GPU,
-    and takes whatever it can. Totals lie in the same places either way.
+    A device that does not gain from interleaving, such as a GPU, is asked first. Totals have the
+    same places either way.
     """
-    asked = registered().values() if name == AUTO else [registered()[name]]
-    if any(one.is_here and not one.side_by_side for one in asked):
-        alone = compile_with(beside=1)
+    asked = get_devices().values() if name == AUTO else [get_devices()[name]]
+    if any(one.is_here and not one.interleaves for one in asked):
+        alone = compile_with(n_interleaved=1)
         chosen = device_for(name, alone.program)
-        if not chosen.side_by_side:
+        if not chosen.interleaves:
             return alone, chosen
     ready = compile_with()
     return ready, device_for(name, ready.program)
@@ -155,7 +151,7 @@ def _totals(
     checkpoint: str | os.PathLike[str] | None,
 ) -> EncryptedNumbers:
     program = ready.program
-    # What belongs to a joint key is flooded by its members, when they open it.
+    # Results under a joint key are flooded by its members when they open them.
     flooded = None if source.with_secret_key or source.keys.joint else False
     if program.form != PACKED:  # one ciphertext for each total that was asked for
         parts = [parts[place] for place in ready.places]
@@ -164,7 +160,7 @@ def _totals(
         program.form,
         ready.facts,
         parts,
-        program.width,
+        program.layout.lanes if program.form == SLOTS else program.width,
         flooded=flooded,
         circuit=ready.circuit,
         places=ready.places if program.form == PACKED else (),
@@ -172,7 +168,7 @@ def _totals(
     totals.program_digest = ready.digest
     totals.check_decrypts()
     totals = totals.with_flooding() if ready.floods else totals
-    if checkpoint is not None:  # kept until they are stored
+    if checkpoint is not None:  # kept until the totals are stored
         totals.checkpoints = (
             checkpoint if is_url(os.fspath(checkpoint)) else os.path.abspath(checkpoint),
         )
@@ -188,19 +184,18 @@ def compile_for(
     source: Source,
     *,
     form: str = PACKED,
-    given: Packs | None = None,
+    packs: Packs | None = None,
     memory_limit: int | None = None,
     **conditions: Any,
 ) -> Compiled:
-    """Compile outputs for the rows of a source, with all checks of :func:`evaluate`; no row is
-    read.
+    """Compile outputs for a source, with all checks of :func:`evaluate`, without reading rows.
 
     Other options are fields of :class:`~encryptedstats.circuits.compiled.Conditions`.
     """
-    given, keys, outputs = given or {}, source.keys, tuple(outputs)
-    for packs in given.values():
-        keys.check_same(packs.keys)
-        check_packed(packs)
+    packs, keys, outputs = packs or {}, source.keys, tuple(outputs)
+    for totals in packs.values():
+        keys.check_same(totals.keys)
+        check_packed(totals)
     for name in ("bounds", "reported_bounds"):
         if conditions.get(name) is not None:
             conditions[name] = tuple(conditions[name])
@@ -210,7 +205,7 @@ def compile_for(
         tuple(source.ranges().items()),
         source.with_secret_key,
         form,
-        tuple(GivenPacks.of_numbers(name, packs) for name, packs in given.items()),
+        tuple(GivenPacks.of_numbers(name, totals) for name, totals in packs.items()),
         held=HELD if memory_limit is None else min(HELD, memory_limit // 4),
         **conditions,
     )
@@ -230,15 +225,16 @@ def _check_form(
     if form == ROWS:
         if any(isinstance(output, Expression) and output.is_total for output in outputs):
             raise ArgumentTypeError(
-                "a total is no number of a row: form='packed'", code="totals-as-rows"
+                "form='rows' gives numbers of rows, not totals: choose form='packed'",
+                code="totals-as-rows",
             )
         if any(
             node.op == REPLICATE
             for node in in_order(o for o in outputs if isinstance(o, Expression))
         ):
             raise ArgumentTypeError(
-                "rows are not computed beside totals of their own table at once: pack those "
-                "first, given=",
+                "form='rows' cannot use totals of the same table: evaluate these first, and pass "
+                "the result as packs=",
                 code="rows-beside-totals",
             )
         return
@@ -251,19 +247,18 @@ def _check_form(
         )
     if form != PACKED and flood and source.with_secret_key:
         raise ArgumentError(
-            f"form={form!r} shows rows, and flood=True hides them: form='packed'",
+            f"form={form!r} shows rows, and flood=True hides them: choose form='packed'",
             code="flooded-not-packed",
         )
     if form != PACKED and not source.with_secret_key:
         raise ArgumentError(
-            f"form={form!r} is for rows that the owner encrypted. These were encrypted by others, "
-            "and who opens their totals is to "
-            "learn nothing else of them: form='packed'",
+            f"form={form!r} shows rows, and these were encrypted by contributors: choose "
+            "form='packed'",
             code="others-rows-unpacked",
         )
     if form == PACKED and not source.keys.packs:
         raise KeyMismatchError(
-            "these public keys cannot pack totals: take owner.public_keys(packing=True), or "
-            "form='slots' for one ciphertext a total",
+            "these public keys cannot pack totals: use owner.public_keys(packing=True), or "
+            "form='slots' for one ciphertext for each total",
             code="no-packing-keys",
         )

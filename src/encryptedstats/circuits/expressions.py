@@ -1,11 +1,10 @@
-"""The expression graph: what a model writes and every reader reads. Imports nothing of this library
-but its errors.
+"""The expression graph: questions write it, and every later step reads it. Imports only errors.
 
 An expression is either a number for each row (``column``, sums, products) or one number for the
-whole table (``total``). It is immutable, and equal expressions are the same object, so that what
-occurs twice is computed once. Columns overload ``+ - *``: a model reads like the formula in the
-paper. What an expression *means* is defined on the slots of a table's public layout: columns are 0
-in padding slots, and a total is the sum over all slots less what padding contributes.
+whole table (``total``). It is immutable, and equal expressions are the same object, so a formula
+that occurs twice is computed once. Columns overload ``+ - *``, so a model reads like the formula in
+the paper. An expression is defined on the slots of a table's public layout: columns are 0 in
+padding slots, and a total is the sum over all slots minus the contribution of padding.
 """
 
 from __future__ import annotations
@@ -34,14 +33,13 @@ COLUMN, LINEAR, PRODUCT, TOTAL, REPLICATE, RESAMPLE = (
 )
 MASK, GIVEN, HERE = "mask", "given", "here"
 ONES = (1, "one")  #: the number and the purpose of what is 1 in every row
-#: What readers know a column by (its name), or a given total (the name of its packs, and its
-#: number).
+#: Identifies a column (by its name) or a given total (by the name of its packs, and its number).
 Key = str | tuple[str, int]
 _SHOWN_TERMS = 5  # of a sum, when it is printed
 
 
 class Expression:
-    """A node of the graph. Made by :func:`column` and by computing; never changed.
+    """An immutable node of the graph, made by :func:`column` and by arithmetic.
 
     Attributes
     ----------
@@ -51,11 +49,11 @@ class Expression:
     args : tuple of Expression
         What it is computed from.
     data
-        The name of a column; the packs and the number of a given total; what is encrypted here, and
-        what for; ``(coefficients, constant)`` of a linear combination of the args; the seed or the
+        The name of a column; packs and number of a given total; value and purpose of an encrypted
+        constant; ``(coefficients, constant)`` of a linear combination of the args; the seed or the
         move of a resampling; the :class:`Marks` of a mask.
     is_total : bool
-        One number for the table, rather than one for each row.
+        True for one number for the table, False for one for each row.
     """
 
     __slots__ = ("__weakref__", "args", "data", "is_total", "op")
@@ -69,7 +67,7 @@ class Expression:
     def __new__(
         cls, op: str, args: tuple[Expression, ...], data: Any, is_total: bool
     ) -> Expression:
-        """The one node with this content."""
+        """Return the existing node with this content, or make it."""
         key = _content(op, args, data)
         known = cls._known.get(key)
         if known is not None:
@@ -119,18 +117,17 @@ class Expression:
             )
         if exponent == 1:
             return self
-        # Halves as equal as possible: the power 2^k is k products deep, and no other up to it is
-        # deeper.
+        # Equal halves keep the depth at ceil(log2(exponent)).
         return self ** (exponent // 2) * self ** (exponent - exponent // 2)
 
     def total(self) -> Expression:
-        """The sum over all rows."""
+        """Return the sum over all rows."""
         if self.is_total:
             raise ArgumentTypeError("this is a total already", code="already-total")
         return Expression(TOTAL, (self,), None, True)
 
     def replicate(self) -> Expression:
-        """A total back in every row, to be combined with columns."""
+        """Return a total as a number in every row, to be combined with columns."""
         if not self.is_total:
             raise ArgumentTypeError(
                 "only a total can be replicated into the rows", code="not-a-total"
@@ -138,24 +135,26 @@ class Expression:
         return Expression(REPLICATE, (self,), None, False)
 
     def resample(self, seed: int) -> Expression:
-        """The values of other rows, drawn by a seed. One seed moves every expression in the same
-        way.
+        """Return the values of other rows, drawn by a seed.
+
+        One seed moves all expressions alike.
         """
         if self.is_total:
             raise ArgumentTypeError("a total has no rows to draw from", code="total-without-rows")
         return Expression(RESAMPLE, (self,), _integer(seed), False)
 
-    def moved(self, chunks: int, rotation: int, swap: bool) -> Expression:
-        """The values of other rows: those that lie so many chunks on, so many slots on within the
-        half rows, in the other half.
+    def move(self, chunks: int, rotation: int, swap: bool) -> Expression:
+        """Return the values of the rows that lie some chunks and slots further on.
+
+        ``rotation`` counts slots within a half row, and ``swap`` exchanges the half rows.
         """
         if self.is_total:
             raise ArgumentTypeError("a total has no rows to move", code="total-without-rows")
         move = (_integer(chunks), _integer(rotation), bool(swap))
         return self if move == (0, 0, False) else Expression(RESAMPLE, (self,), move, False)
 
-    def masked(self, marks: Marks) -> Expression:
-        """The values at the marked slots, and 0 everywhere else."""
+    def mask(self, marks: Marks) -> Expression:
+        """Return the values at the marked slots, and 0 everywhere else."""
         if self.is_total:
             raise ArgumentTypeError("a total has no rows to mark", code="total-without-rows")
         return Expression(MASK, (self,), marks, False)
@@ -164,11 +163,11 @@ class Expression:
     # --------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return _shortened(self, depth=4)
+        return _shorten(self, depth=4)
 
 
 class Marks:
-    """Some slots of one chunk: public, and never padding. Equal marks are equal and hash alike."""
+    """A public choice of slots of one chunk, none of them padding."""
 
     __slots__ = ("_digest", "chunk", "slots")
 
@@ -184,11 +183,11 @@ class Marks:
         self._digest: tuple[Any, ...] = (chunk, hashlib.sha256(marked.tobytes()).digest())
 
     def content(self) -> list[Any]:
-        """What tells them from others, as JSON."""
+        """Return the content for a digest, as JSON."""
         return [self.chunk, *map(int, self.slots)]
 
     def in_slots(self, count: int, modulus: int) -> NDArray[np.uint64]:
-        """What every one of so many slots is multiplied by, modulo t."""
+        """Return the factor of each slot, modulo t."""
         factors = np.zeros(count, dtype=np.uint64)
         factors[self.slots] = 1
         return factors
@@ -204,7 +203,7 @@ class Marks:
 
 
 class Factors(Marks):
-    """Some slots of one chunk, each with a number that it is multiplied by."""
+    """A public factor for some slots of one chunk."""
 
     __slots__ = ("factors",)
 
@@ -214,22 +213,19 @@ class Factors(Marks):
         self._digest = (*self._digest, self.factors)
 
     def content(self) -> list[Any]:
-        """What tells them from others, as JSON."""
         return [self.chunk, *zip(self.slots.tolist(), self.factors, strict=True)]
 
     def in_slots(self, count: int, modulus: int) -> NDArray[np.uint64]:
-        """What every one of so many slots is multiplied by, modulo t."""
         factors = np.zeros(count, dtype=np.uint64)
         factors[self.slots] = [factor % modulus for factor in self.factors]
         return factors
 
 
 class Weights(Marks):
-    """A number modulo t for every slot of a run, drawn from a seed that everybody knows. Padding
-    may be in it.
+    """A random factor modulo t for each slot of a range, drawn from a public seed.
 
-    What is weighted is exact modulo t and no number of any size: a total of it says whether all of
-    it is 0, and nothing else.
+    The range may include padding. A total of weighted values is random modulo t unless all values
+    are 0, so it tells that and nothing else.
     """
 
     __slots__ = ("seed",)
@@ -245,13 +241,10 @@ class Weights(Marks):
         self._digest = (chunk, start, stop, seed)
 
     def content(self) -> list[Any]:
-        """What tells them from others, as JSON."""
         return [self.chunk, int(self.slots[0]), len(self.slots), self.seed.hex()]
 
     def in_slots(self, count: int, modulus: int) -> NDArray[np.uint64]:
-        """Uniform but for 2^-64 t: SHAKE-256 of the seed and the chunk, 8 bytes a slot,
-        modulo t.
-        """
+        """Return factors from SHAKE-256 of seed and chunk; their bias is below 2^-64 t."""
         source = hashlib.shake_256(
             b"encryptedstats weights\0" + self.chunk.to_bytes(8, "big") + self.seed
         )
@@ -263,12 +256,12 @@ class Weights(Marks):
 
 @lru_cache(maxsize=64)
 def _run(start: int, stop: int) -> NDArray[np.int64]:
-    """The same array for the weights of all columns."""
+    """Return one shared array for the weights of all columns."""
     return np.arange(start, stop)
 
 
 def column(name: str) -> Expression:
-    """A column of the table, by the key that the table knows it by.
+    """Return a column of the table by its key.
 
     >>> x, y = column("v0.bin1"), column("class0")
     >>> (x * y).total() - 1
@@ -279,38 +272,37 @@ def column(name: str) -> Expression:
     return Expression(COLUMN, (), name, False)
 
 
-def given(name: str, index: int) -> Expression:
-    """A total from elsewhere, in every row: number ``index`` of the packs called ``name``.
+def pack_total(name: str, index: int) -> Expression:
+    """Return total number ``index`` of the packs called ``name``, in every row.
 
-    >>> given("model", 3) * column("v0.bin1")
+    >>> pack_total("model", 3) * column("v0.bin1")
     model[3] * v0.bin1
     """
     return Expression(GIVEN, (), (name, _integer(index)), False)
 
 
-def here(value: int, purpose: str) -> Expression:
-    """A plain number in every row (not in padding), encrypted with the public key where it is
-    needed; the value is not shown.
+def encrypted_constant(value: int, purpose: str) -> Expression:
+    """Return a number in every row (not in padding), encrypted with the public key when needed.
 
-    >>> here(7, "answer0") + column("v0.bin1")
+    The value is not shown.
+
+    >>> encrypted_constant(7, "answer0") + column("v0.bin1")
     here:answer0 + v0.bin1
     """
     return Expression(HERE, (), (_integer(value), purpose), False)
 
 
 def ones() -> Expression:
-    """What is 1 in every row, and 0 in padding, for all to see: the same ciphertext whoever
-    computes it.
+    """Return a public 1 in every row, and 0 in padding; its ciphertext is always the same.
 
     >>> ones() * column("first")
     here:one * first
     """
-    return here(*ONES)
+    return encrypted_constant(*ONES)
 
 
 def linear(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> Expression:
-    """``constant + sum(coefficient * expression)``, as one node: a sum of many terms is one step
-    deep.
+    """Return ``constant + sum(coefficient * expression)`` as one node.
 
     >>> a, b = column("a"), column("b")
     >>> linear([(1, a), (2, b), (1, a)])
@@ -325,7 +317,7 @@ def linear(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> Expres
 
 
 def combination(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> Expression | int:
-    """As :func:`linear`, and a plain number where all terms cancel.
+    """Return what :func:`linear` returns, or a plain number if all terms cancel.
 
     >>> combination([(1, column("a")), (-1, column("a"))], 5)
     5
@@ -337,7 +329,7 @@ def combination(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> E
                 f"a sum of columns or totals, not of {term!r}: a plain number goes into constant=",
                 code="not-an-expression",
             )
-        factor, term = _scaled(term)
+        factor, term = _split_factor(term)
         collected[term] = collected.get(term, 0) + factor * _integer(coefficient)
     kept = {term: coefficient for term, coefficient in collected.items() if coefficient}
     constant = _integer(constant)
@@ -355,9 +347,7 @@ def combination(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> E
 
 
 def _plain_difference(terms: Mapping[Expression, int]) -> int | None:
-    """What c a - c b is where a and b are sums that differ by a number; None where they do not, or
-    it is no difference of sums.
-    """
+    """Return c a - c b for sums a and b that differ by a number; None for other terms."""
     if len(terms) != 2 or sum(terms.values()) != 0 or any(term.op != LINEAR for term in terms):
         return None
     flat: dict[Expression, int] = {}
@@ -374,7 +364,11 @@ def _plain_difference(terms: Mapping[Expression, int]) -> int | None:
 
 
 def sum_of(terms: Sequence[Expression]) -> Expression:
-    """The sum of some expressions."""
+    """Add up columns, or totals, in one step.
+
+    >>> sum_of([column("a"), column("b"), column("a")])
+    2*a + b
+    """
     return linear([(1, term) for term in terms])
 
 
@@ -388,19 +382,15 @@ def _combine(left: Expression, right: Expression | int, sign: int) -> Expression
     return linear([(1, left)], shift)
 
 
-def _scaled(term: Expression) -> tuple[int, Expression]:
-    """A term as a number times an expression that is not one itself: ``-(-x)`` is ``x``, ``2*a -
-    3*b`` is one sum.
-    """
+def _split_factor(term: Expression) -> tuple[int, Expression]:
+    """Split a term into a number and an expression, so that ``-(-x)`` becomes ``x``."""
     if term.op == LINEAR and len(term.args) == 1 and term.data[1] == 0:
         return term.data[0][0], term.args[0]
     return 1, term
 
 
 def _content(op: str, args: tuple[Expression, ...], data: Any) -> tuple[Any, ...]:
-    """What makes nodes equal. Sums and products commute: whichever order was written first stands
-    for all of them.
-    """
+    """Return the key by which nodes are equal; sums and products commute."""
     ids = tuple(map(id, args))
     if op == PRODUCT:
         return op, tuple(sorted(ids))
@@ -435,19 +425,18 @@ def _integer(value: Any) -> int:
 
 
 class Node(Protocol):
-    """What is computed from others of its kind: an expression, or a step of a program."""
+    """A node of a graph: an expression, or a step of a program."""
 
     @property
-    def args(self) -> tuple[Any, ...]:
-        """What it is computed from."""
+    def args(self) -> tuple[Any, ...]: ...
 
 
 N = TypeVar("N", bound=Node)
 
 
 def in_order(outputs: Iterable[N]) -> Iterator[N]:
-    """Every node that the outputs need, each once, after all that it is computed from."""
-    # The inner loop of compiling, hence written for speed: leaves never come on the stack.
+    """Yield each node that the outputs need once, after its args."""
+    # This is the inner loop of compiling, so leaves never go onto the stack.
     seen: set[N] = set()
     for output in outputs:
         if output in seen:
@@ -469,25 +458,25 @@ def in_order(outputs: Iterable[N]) -> Iterator[N]:
 
 
 def column_names(outputs: Iterable[Expression]) -> list[str]:
-    """The columns that the outputs need."""
+    """Return the columns that the outputs need."""
     return [node.data for node in in_order(outputs) if node.op == COLUMN]
 
 
 def totals_of(outputs: Iterable[Expression]) -> dict[Key, tuple[str, int]]:
-    """The given totals that the outputs need: which number of which packs."""
+    """Return the given totals that the outputs need, as packs and numbers."""
     return {node.data: node.data for node in in_order(outputs) if node.op == GIVEN}
 
 
-def with_packs_renamed(outputs: Sequence[Expression | int], suffix: str) -> list[Expression | int]:
-    """The outputs with longer names for the packs of all given totals.
+def rename_packs(outputs: Sequence[Expression | int], suffix: str) -> list[Expression | int]:
+    """Append a suffix to the names of all packs.
 
-    >>> with_packs_renamed([given("model", 3) * column("v0.bin1")], "7")
+    >>> rename_packs([pack_total("model", 3) * column("v0.bin1")], "7")
     [model7[3] * v0.bin1]
     """
 
     def rule(node: Expression, args: list[Expression]) -> Expression:
         if node.op == GIVEN:
-            return given(node.data[0] + suffix, node.data[1])
+            return pack_total(node.data[0] + suffix, node.data[1])
         return Expression(node.op, tuple(args), node.data, node.is_total)
 
     values = fold([output for output in outputs if isinstance(output, Expression)], rule)
@@ -497,7 +486,7 @@ def with_packs_renamed(outputs: Sequence[Expression | int], suffix: str) -> list
 def fold(
     outputs: Iterable[Expression], rule: Callable[[Expression, list[Any]], Any]
 ) -> dict[Expression, Any]:
-    """What ``rule(node, values of its args)`` gives for every node: the skeleton of a reader."""
+    """Return ``rule(node, values of its args)`` for every node; all readers are written with it."""
     values: dict[Expression, Any] = {}
     for node in in_order(outputs):
         values[node] = rule(node, [values[arg] for arg in node.args])
@@ -505,13 +494,13 @@ def fold(
 
 
 def depth_of(outputs: Iterable[Expression]) -> int:
-    """The largest number of products in a row."""
+    """Return the largest number of products in a row."""
     outputs = list(outputs)
     depths = fold(outputs, lambda node, args: max(args, default=0) + (node.op == PRODUCT))
     return max((depths[output] for output in outputs), default=0)
 
 
-#: What is hashed of a node, from the digests of its args, whatever order they were written in.
+#: Returns what is hashed of a node, from the digests of its args, independent of their order.
 DIGESTED: Final = RuleTable[Callable[["Expression", list[str]], list[Any]]]("digested nodes")
 
 DIGESTED.rule(COLUMN, GIVEN, HERE, TOTAL, REPLICATE, RESAMPLE)(
@@ -528,7 +517,7 @@ def _digest_sum(node: Expression, args: list[str]) -> list[Any]:
 
 
 def circuit_digest(outputs: Sequence[Expression]) -> str:
-    """Hash a circuit, whatever the order in which sums and products were written."""
+    """Hash a circuit, independently of the order of terms and factors."""
     digests = fold(outputs, lambda node, args: _hash(DIGESTED[node.op](node, args)))
     return _hash([digests[output] for output in outputs])
 
@@ -539,11 +528,11 @@ def _hash(content: Any) -> str:
     ).hexdigest()
 
 
-#: What a node is in a padding slot from what its args are; None where it is encrypted.
+#: Returns the value of a node in a padding slot from those of its args; None if it is encrypted.
 PADDING: Final = RuleTable[Callable[["Expression", list[int | None]], int | None]]("padding values")
 
 PADDING.rule(COLUMN, HERE, MASK)(lambda node, args: 0)
-# Totals are no rows; replicated ones fill padding with what is encrypted.
+# Totals have no rows, and replicating one fills padding with an encrypted value.
 PADDING.rule(GIVEN, TOTAL, REPLICATE)(lambda node, args: None)
 PADDING.rule(RESAMPLE)(lambda node, args: 0 if args[0] == 0 else None)
 
@@ -567,13 +556,11 @@ def _pad_linear(node: Expression, args: list[int | None]) -> int | None:
 
 
 def padding_value(outputs: Iterable[Expression]) -> dict[Expression, int | None]:
-    """Return what every node is in a padding slot, where all columns are 0; None where it is not
-    public.
-    """
+    """Return the value of every node in a padding slot; None if it is not public."""
     return fold(outputs, lambda node, args: PADDING[node.op](node, args))
 
 
-def _shortened(node: Expression, depth: int) -> str:
+def _shorten(node: Expression, depth: int) -> str:
     if node.op == COLUMN:
         return str(node.data)
     if node.op == GIVEN:
@@ -582,16 +569,16 @@ def _shortened(node: Expression, depth: int) -> str:
         return f"here:{node.data[1]}"
     if depth == 0:
         return "..."
-    inner = [_shortened(arg, depth - 1) for arg in node.args[:_SHOWN_TERMS]]
+    inner = [_shorten(arg, depth - 1) for arg in node.args[:_SHOWN_TERMS]]
     if node.op == PRODUCT:
-        return " * ".join(_bracketed(text, arg) for text, arg in zip(inner, node.args, strict=True))
+        return " * ".join(_bracket(text, arg) for text, arg in zip(inner, node.args, strict=True))
     if node.op == LINEAR:
         return _linear_text(inner, node)
     text = f"({inner[0]})" if node.args[0].op in (LINEAR, PRODUCT) else inner[0]
     return f"{text}.{node.op}({'' if node.data is None else node.data})"
 
 
-def _bracketed(text: str, node: Expression) -> str:
+def _bracket(text: str, node: Expression) -> str:
     return f"({text})" if node.op == LINEAR else text
 
 
@@ -599,7 +586,7 @@ def _linear_text(inner: list[str], node: Expression) -> str:
     coefficients, constant = node.data
     text = ""
     for coefficient, term, arg in zip(coefficients, inner, node.args, strict=False):
-        term = _bracketed(term, arg)
+        term = _bracket(term, arg)
         sign = "-" if coefficient < 0 else "+"
         factor = "" if abs(coefficient) == 1 else f"{abs(coefficient)}*"
         text += (

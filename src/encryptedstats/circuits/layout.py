@@ -1,6 +1,4 @@
-"""Where rows lie in slots: public, and the same for clear and encrypted tables, so that both
-compute the same.
-"""
+"""The public layout of rows in slots, the same for clear and encrypted tables."""
 
 from __future__ import annotations
 
@@ -11,16 +9,18 @@ from encryptedstats.errors import SchemaError
 
 @dataclass(frozen=True)
 class Layout:
-    """Where rows lie: chunk after chunk, some rows in each, from slot 0 on; what is left of a chunk
-    is padding.
+    """Which rows each chunk holds, from slot 0 on; the other slots of a chunk are padding.
 
     Usually all chunks but the last are full, and row i is in chunk ``i // slots``, slot ``i %
-    slots``. A table that was appended to can have partly filled chunks in between. A chunk becomes
-    one plaintext of `slots` slots. SEAL arranges them as two rows of ``slots / 2`` that rotate
-    separately: slots 0 to slots/2 - 1, then the rest. Padding is 0 in every column.
+    slots``. Appending can leave partly filled chunks in between. A chunk becomes one plaintext of
+    `slots` slots. SEAL arranges them as two half rows of ``slots / 2`` that rotate separately.
+    Padding is 0 in every column.
 
-    With ``copies``, a ciphertext holds every value so many times, ``slots`` different ones, and
-    these rotate together.
+    With ``copies`` > 1 a ciphertext repeats its ``slots`` values that many times, and all slots
+    rotate together.
+
+    With ``lanes``, a row fills that many neighbouring slots, one for each of as many values of the
+    same kind, such as the variants of a genome. A total is then one number for each lane.
 
     Examples
     --------
@@ -33,6 +33,7 @@ class Layout:
     slots: int = 8192
     uneven: tuple[int, ...] = ()  # rows of each chunk, where not all but the last are full
     copies: int = 1
+    lanes: int = 1
 
     def __post_init__(self) -> None:
         if self.n_rows < 0:
@@ -45,45 +46,64 @@ class Layout:
                 f"slots={self.slots}: a power of two, at least 2, is needed",
                 code="not-power-of-two",
             )
-        given = self.uneven
-        if given and (
-            sum(given) != self.n_rows or not all(0 < count <= self.slots for count in given)
+        if not 1 <= self.lanes <= self.slots or self.lanes & (self.lanes - 1):
+            raise SchemaError(
+                f"lanes={self.lanes}: a power of two, at most {self.slots}, is needed",
+                code="lanes-beyond-slots",
+            )
+        counts = self.uneven
+        if counts and (
+            sum(counts) != self.n_rows or not all(0 < count <= self.rows_each for count in counts)
         ):
             raise SchemaError(
-                f"chunks of {given} rows do not hold {self.n_rows} rows in {self.slots} slots each",
+                f"chunks of {counts} rows do not hold {self.n_rows} rows, {self.rows_each} in each",
                 code="chunk-rows-mismatch",
             )
-        if all(
-            count == self.slots for count in given[:-1]
-        ):  # one way to say it, so that equal layouts are equal
-            object.__setattr__(self, "uneven", ())
+        if all(count == self.rows_each for count in counts[:-1]):
+            object.__setattr__(self, "uneven", ())  # so that equal layouts compare equal
+
+    @property
+    def rows_each(self) -> int:
+        """Rows that a full chunk holds."""
+        return self.slots // self.lanes
+
+    @property
+    def size_text(self) -> str:
+        """How many rows a full chunk holds, in words."""
+        lanes = f", {self.lanes} lanes each" if self.lanes > 1 else ""
+        return f"{self.rows_each:,}{lanes}"
+
+    @property
+    def n_places(self) -> int:
+        """Places for rows in all chunks; those without a row are padding."""
+        return self.n_chunks * self.rows_each
 
     @property
     def n_chunks(self) -> int:
         """Number of chunks."""
-        return len(self.uneven) or -(-self.n_rows // self.slots)
+        return len(self.uneven) or -(-self.n_rows // self.rows_each)
 
     @property
     def turn(self) -> int:
-        """How many slots rotate together."""
+        """Return how many slots rotate together."""
         return self.slots if self.copies > 1 else self.slots // 2
 
     @property
     def counts(self) -> tuple[int, ...]:
         """Rows of each chunk."""
-        full, rest = divmod(self.n_rows, self.slots)
-        return self.uneven or (self.slots,) * full + ((rest,) if rest else ())
+        full, rest = divmod(self.n_rows, self.rows_each)
+        return self.uneven or (self.rows_each,) * full + ((rest,) if rest else ())
 
     @property
     def padding(self) -> int:
-        """Unused slots of all chunks."""
-        return self.n_chunks * self.slots - self.n_rows
+        """Places of all chunks that hold no row."""
+        return self.n_places - self.n_rows
 
     def rows_of(self, chunk: int) -> tuple[int, int]:
-        """First row of a chunk and the row after its last."""
+        """Return the first row of a chunk and the row after its last."""
         if not 0 <= chunk < self.n_chunks:
             raise SchemaError(f"no chunk {chunk}: there are {self.n_chunks}", code="unknown-chunk")
         if not self.uneven:
-            return chunk * self.slots, min((chunk + 1) * self.slots, self.n_rows)
+            return chunk * self.rows_each, min((chunk + 1) * self.rows_each, self.n_rows)
         start = sum(self.uneven[:chunk])
         return start, start + self.uneven[chunk]

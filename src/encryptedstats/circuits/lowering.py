@@ -1,5 +1,7 @@
-"""From expressions to a program: every decision (what is relinearised, switched, rotated, and when)
-is taken here, once.
+"""Lower expressions to a program.
+
+All decisions are made here: what is relinearised, switched and rotated, and when. Proofs, prices
+and devices read the program and decide nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any, Final
 
-from encryptedstats.circuits.clear import check_marks, drawn_shift, known_padding
+from encryptedstats.circuits.clear import check_marks, check_padding, draw_shift
 from encryptedstats.circuits.expressions import (
     COLUMN,
     GIVEN,
@@ -44,24 +46,25 @@ from encryptedstats.circuits.program import (
     ROTATE,
     ROWS,
     SHIFT,
+    SLOTS,
     SUM,
     SWITCH,
     Chunks,
-    MarksBeside,
+    InterleavedMarks,
     Output,
     Program,
     Step,
-    in_both,
+    intersect_chunks,
     is_readable,
 )
 from encryptedstats.circuits.rules import RuleTable
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import (
     flooded_unpacked_noise,
+    interleaving_power,
     packed_noise,
     packing_model,
     packing_primes,
-    side_by_side,
 )
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import ArgumentError, NoiseError
@@ -69,31 +72,28 @@ from encryptedstats.errors import ArgumentError, NoiseError
 
 @dataclass(frozen=True)
 class Strategy:
-    """What is done about growing ciphertexts.
+    """Whether operands are relinearised and switched down before each product.
 
-    ``relinearise=False`` multiplies as things are: a product of k factors has k + 1 polynomials and
-    stays under the full modulus. That is much the cheapest while it fits, for BGV. Otherwise
-    operands are relinearised and switched down before each product.
+    Without it, a product of k factors has k + 1 polynomials and stays under the full modulus. For
+    BGV this is by far the cheapest strategy while it fits.
     """
 
     relinearise: bool
 
 
-_TOGETHER: Final = (
-    64  # given totals, of others that are multiplied by such: they are a few megabytes each
-)
+#: Given totals that are multiplied at a time; each takes a few megabytes.
+_TOGETHER: Final = 64
 FLAT = Strategy(relinearise=False)
 LEVELLED = Strategy(relinearise=True)
 
 
 @dataclass(frozen=True)
-class Way:
-    """How a circuit is lowered: at which level columns begin, what is done about growing
-    ciphertexts, and how results end.
+class Schedule:
+    """How a circuit is lowered: its strategy, the level of its columns, and the form of results.
 
-    ``width`` totals are packed into a ciphertext, ``beside`` of them side by side before they are
-    brought down. ``end`` is the level that rows have to end at, where it is not the lowest;
-    ``flooded`` rows leave room there for what the members of a joint key add when they open them.
+    ``width`` totals are packed into a ciphertext, ``n_interleaved`` of which share one before
+    modulus switching. ``end`` is the level of results over rows, by default the lowest possible.
+    ``flooded`` rows leave room for the flooding of the members of a joint key.
     """
 
     strategy: Strategy
@@ -101,12 +101,12 @@ class Way:
     width: int = 1
     end: int | None = None
     flooded: bool = False
-    beside: int = 1
+    n_interleaved: int = 1
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What noise and lowering depend on beside the outputs.
+    """The inputs of lowering and noise bounds, besides the outputs.
 
     Attributes
     ----------
@@ -115,24 +115,24 @@ class Setting:
     with_secret_key : bool
         Whether the owner encrypted the rows.
     form : "packed", "replicated", "slots" or "rows"
-    given : tuple of (str, Noise)
+    packs : tuple of (str, Noise)
         The noise of given packs by name, at the level of the primes that packs keep.
-    beside : int, optional
+    n_interleaved : int, optional
         How many totals are interleaved; by default as many as the parameters have copies.
     flooded : bool, optional
-        Whether results are flooded in the end; by default where others encrypted the rows.
+        Whether results are flooded in the end; by default if others encrypted the rows.
     level : int
-        Where columns begin.
+        The level of columns.
     end : int, optional
-        The level that rows have to end at, where it is not the lowest.
+        The level of results over rows; by default the lowest possible.
     """
 
     parameters: Parameters
     layout: Layout
     with_secret_key: bool = True
     form: str = PACKED
-    given: tuple[tuple[str, Noise], ...] = ()
-    beside: int | None = None
+    packs: tuple[tuple[str, Noise], ...] = ()
+    n_interleaved: int | None = None
     flooded: bool | None = None
     level: int = 0
     end: int | None = None
@@ -147,65 +147,66 @@ class Setting:
             return not self.with_secret_key and self.form == PACKED
         return self.flooded
 
-    @property
-    def interleaved(self) -> int:
+    def count_interleaved(self) -> int:
         """Return how many totals are interleaved.
 
-        Rows that others encrypted are not, nor totals whose modulus switching leaves factors: those
-        of different degree do not share them.
+        Rows of contributors are not interleaved, nor totals whose modulus switching leaves
+        correction factors, because totals of different degree have different ones.
         """
-        if self.beside is not None:
-            return self.beside
+        if self.n_interleaved is not None:
+            return self.n_interleaved
         parameters = self.parameters
         able = parameters.scheme == "bgv" and not parameters.has_factors
-        wanted = self.with_secret_key and (self.form == PACKED or bool(self.given))
+        wanted = self.with_secret_key and (self.form == PACKED or bool(self.packs))
         return parameters.copies if able and wanted else 1
 
-    def way(self, strategy: Strategy) -> Way:
-        """Return how a circuit is lowered here by a strategy, one total in a pack."""
+    def schedule(self, strategy: Strategy) -> Schedule:
+        """Return the schedule for a strategy, with one total in a pack."""
         is_flooded = self.floods and self.form == ROWS
-        beside = self.interleaved
-        return Way(strategy, self.level, end=self.end, flooded=is_flooded, beside=beside)
+        n_interleaved = self.count_interleaved()
+        return Schedule(
+            strategy, self.level, end=self.end, flooded=is_flooded, n_interleaved=n_interleaved
+        )
 
 
 def lower(
     outputs: Sequence[Expression],
     setting: Setting,
-    way: Way,
+    schedule: Schedule,
     *,
     held: int = HELD,
     places: Mapping[str, Sequence[int]] | None = None,
 ) -> Program:
-    """Return the program of some outputs.
+    """Lower outputs to a program.
 
     Parameters
     ----------
     outputs : expressions
         Totals; in the form of rows, expressions over rows.
     setting : Setting
-    way : Way
+    schedule : Schedule
     held : int
         Bytes of given totals that may be held at once.
     places : mapping, optional
-        Where in their packs given totals are, by name; in order, by default.
+        The places of given totals in their packs, by name; in order, by default.
 
     Raises
     ------
     NoiseError
-        Where totals cannot be brought down, or rows cannot be brought to their level.
-    ValueError
-        Where a plain number is added to nothing.
+        If totals cannot be switched to the primes of packs, or rows to their level.
+    ArgumentError
+        If a plain number is added where no slot is encrypted.
     """
-    lowering = Lowering(setting.rules, setting, way, places)
-    program = lowering.finished(setting.form, lowering.outputs(outputs), way.width, held)
+    lowering = Lowering(setting.rules, setting, schedule, places)
+    program = lowering.finish(setting.form, lowering.outputs(outputs), schedule.width, held)
     _check_numbers(program)
     return program
 
 
 @dataclass(frozen=True)
 class _Total:
-    """A total on its way: the sum over the slots of ``step``, plus ``offset``; or, with ``each``,
-    what every slot holds.
+    """A total: the sum over the slots of ``step`` plus ``offset``; or, with ``each``, the value
+    that every slot holds.
     """
 
     step: Step
@@ -215,8 +216,8 @@ class _Total:
 
 @dataclass(frozen=True)
 class _SumOverGiven:
-    """An output as a sum over given totals, each times something; and the rest, which is all of it
-    where there are none.
+    """An output as a sum over given totals times their factors, plus a rest without
+    given totals.
     """
 
     factors: dict[Expression, Expression]
@@ -224,24 +225,22 @@ class _SumOverGiven:
 
     @property
     def needed(self) -> list[Expression]:
-        """What is to be lowered for it."""
+        """Return the expressions that it is computed from."""
         return [*self.factors.values(), *([self.rest] if isinstance(self.rest, Expression) else [])]
 
 
 class Lowering:
-    """One circuit, lowered. What is done for a node follows from the node alone, never from the
-    others.
-    """
+    """Lowers one circuit. The steps of a node follow from the node alone, never from others."""
 
     def __init__(
         self,
         rules: NoiseRules,
         setting: Setting,
-        way: Way,
+        schedule: Schedule,
         places: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
-        self.rules, self.layout, self.way = rules, setting.layout, way
-        self.given, self.places = dict(setting.given), places or {}
+        self.rules, self.layout, self.schedule = rules, setting.layout, schedule
+        self.packs, self.places = dict(setting.packs), places or {}
         # Equal totals share a place in their packs, and are expanded once: as the first of them.
         self._first_at = {
             name: {place: number for number, place in reversed(list(enumerate(some)))}
@@ -251,10 +250,10 @@ class Lowering:
         self.totals: dict[Expression, _Total] = {}
         self._spread: dict[Expression, Step] = {}
         self._known: dict[Any, Step] = {}
-        self._uses: Counter[Step] = Counter()  # of what is read, in products of such
+        self._uses: Counter[Step] = Counter()  # in how many products a read step occurs
 
     def outputs(self, outputs: Sequence[Expression]) -> list[Output]:
-        """Every output, not brought into its form."""
+        """Lower the outputs, without their final form."""
         padding, sums = padding_value(outputs), self._sums_over_given(outputs)
         for node in in_order(needed for output in outputs for needed in sums[output].needed):
             if node.is_total:
@@ -265,11 +264,12 @@ class Lowering:
         return [self._output(node, sums[node]) for node in outputs]
 
     def _sums_over_given(self, outputs: Sequence[Expression]) -> dict[Expression, _SumOverGiven]:
-        """Where totals lie side by side, outputs over rows are sums over given totals: of those
-        packs that have the most of them, where they are not linear in all.
+        """Write outputs over rows as sums over given totals, if totals are interleaved.
+
+        An output that is not linear in all packs is split by the largest packs in which it is.
         """
         found = {output: _SumOverGiven({}, output) for output in outputs}
-        if self.way.beside == 1:
+        if self.schedule.n_interleaved == 1:
             return found
         for output in [output for output in outputs if not output.is_total]:
             last: dict[str, int] = {}
@@ -300,22 +300,24 @@ class Lowering:
         return Output(total.step, total.offset, total.each)
 
     def _inner_products(self, over: _SumOverGiven) -> Step:
-        """A sum over given totals, as many at a time as lie side by side.
+        """Multiply and add given totals, all interleaved ones of a ciphertext at once.
 
-        What one of them is multiplied by goes with the inverse of its power of X. So the product
-        holds the sum of all in every copy, and beside it only what adds up to nothing over the
-        copies: see ``Encoder.decode``.
+        Each factor is shifted by the inverse of its total's power of X. So the product holds the
+        sum in every copy, and otherwise only terms that cancel over the copies: see
+        ``Encoder.decode``.
         """
-        beside, ring = self.way.beside, self.rules.parameters.ring_degree
+        n_interleaved, ring = self.schedule.n_interleaved, self.rules.parameters.ring_degree
         groups: dict[tuple[int, str, int], list[tuple[int, Step]]] = {}
         for node, factor in over.factors.items():
             name, number = node.data
             place = self.places[name][number] if name in self.places else number
             for when, row in self._pieces(self.rows[factor]):
-                groups.setdefault((when, name, place // beside), []).append((place % beside, row))
+                groups.setdefault((when, name, place // n_interleaved), []).append(
+                    (place % n_interleaved, row)
+                )
         terms = []
         for (_, name, group), parts in sorted(groups.items(), key=lambda entry: entry[0]):
-            powers = [side_by_side(place, beside, ring) for place, _ in parts]
+            powers = [interleaving_power(place, n_interleaved, ring) for place, _ in parts]
             # X^-h = -X^(N-h)
             rows = [
                 self._shift(row, ring - h if h else 0)
@@ -326,7 +328,9 @@ class Lowering:
                 if any(powers) or len(rows) > 1
                 else rows[0]
             )
-            terms.append(self._multiply(row, self._expanded(name, group, beside.bit_length() - 1)))
+            terms.append(
+                self._multiply(row, self._expand(name, group, n_interleaved.bit_length() - 1))
+            )
         if isinstance(over.rest, Expression):
             terms += [row for _, row in self._pieces(self.rows[over.rest])]
         constant = over.rest if isinstance(over.rest, int) else 0
@@ -337,12 +341,10 @@ class Lowering:
         )
 
     def _pieces(self, row: Step) -> list[tuple[int, Step]]:
-        """A row that has given totals among its terms, some of them at a time: few are held at
-        once.
-        """
+        """Split a sum with given totals among its terms, so that few of them are held at once."""
         if row.op != ADD_UP or not any(step.op == EXPAND for step in in_order([row])):
             return [(0, row)]
-        terms, constant = _flattened(row)
+        terms, constant = _flatten(row)
         pieces: dict[int, list[tuple[int, Step]]] = {}
         for coefficient, term in terms:
             first = min((step.data for step in in_order([term]) if step.op == EXPAND), default=0)
@@ -355,10 +357,10 @@ class Lowering:
             constant = 0
         return found
 
-    def _expanded(self, name: str, number: int, start: int = 0) -> Step:
+    def _expand(self, name: str, number: int, start: int = 0) -> Step:
         if not start and name in self.places:
             number = self._first_at[name][self.places[name][number]]
-        packs = self._step(GIVEN, (), (name, start), noise=self.given[name])
+        packs = self._step(GIVEN, (), (name, start), noise=self.packs[name])
         return self._step(EXPAND, (packs,), number)
 
     # -- instructions
@@ -372,9 +374,9 @@ class Lowering:
         chunks: Chunks = None,
         noise: Noise | None = None,
     ) -> Step:
-        """Return the one instruction with this content, so that nothing is computed twice.
+        """Return the instruction with this content, made only once.
 
-        Its noise follows from the rules, unless it is known better.
+        Its noise follows from the rules if it is not passed.
         """
         key = (op, tuple(map(id, args)), data)
         step = self._known.get(key)
@@ -389,9 +391,7 @@ class Lowering:
         return step
 
     def _factor(self, op: str, args: tuple[Step, ...], data: Any) -> int:
-        """What modulus switching has left; terms of a sum were all brought to that of
-        one of them.
-        """
+        """Return the correction factor of a step; all terms of a sum have been brought to one."""
         if not args:
             return 1
         t = self.rules.parameters.plain_modulus
@@ -403,13 +403,13 @@ class Lowering:
         return _common_factor(args)
 
     def switch(self, step: Step, level: int) -> Step:
-        """Down to a level."""
+        """Switch a step to a level."""
         if step.level == level:
             return step
         return self._step(SWITCH, (step,), level, step.chunks)
 
     def relinearise(self, step: Step) -> Step:
-        """Back to two polynomials."""
+        """Relinearise a step that has more than two polynomials."""
         if step.size == 2:
             return step
         return self._step(RELINEARISE, (step,), None, step.chunks)
@@ -420,9 +420,8 @@ class Lowering:
         chunks, noise = None if constant else _together(args), None
         if any(arg.factor != 1 for arg in args):
             common = _common_factor(args)
-            # Terms of lower degree have other factors. They have so much less noise that a
-            # coefficient of any size is hidden by that of the others; it is charged as t/2,
-            # whatever it is, so that equal shapes have equal noise.
+            # Terms of lower degree have other factors, and so much less noise that coefficients of
+            # any size hardly matter. Each is charged as t/2, so that equal shapes have equal noise.
             t = self.rules.parameters.plain_modulus
             charged = [
                 c if arg.factor == common else c * (t // 2)
@@ -437,15 +436,16 @@ class Lowering:
 
     def _multiply(self, a: Step, b: Step) -> Step:
         level = max(a.level, b.level)
-        if self.way.strategy.relinearise:
+        if self.schedule.strategy.relinearise:
             a, b = self.relinearise(a), self.relinearise(b)
             level = self.rules.model.best_product_level(a.noise, b.noise)
         a, b = self.switch(a, level), self.switch(b, level)
-        return self._step(MULTIPLY, (a, b), None, in_both(a.chunks, b.chunks))
+        return self._step(MULTIPLY, (a, b), None, intersect_chunks(a.chunks, b.chunks))
 
     def _shift(self, step: Step, by: int) -> Step:
-        """A step times a power of X, which changes no noise: of products one factor is, of sums all
-        terms, down to what is read.
+        """Multiply a step by a power of X, which changes no noise.
+
+        In a product one factor is shifted, in a sum each term, down to the steps that are read.
         """
         if not by:
             return step
@@ -462,8 +462,8 @@ class Lowering:
         return self._step(SHIFT, (step,), by, step.chunks)
 
     def _shifted_sum(self, step: Step, by: int) -> Step:
-        """What is read of its terms, and its constant, is one term of it."""
-        terms, constant = _flattened(step)
+        """Shift a sum; the terms that are read, and the constant, are shifted as one."""
+        terms, constant = _flatten(step)
         read = [(c, arg) for c, arg in terms if is_read(arg)]
         found = [(c, self._shift(arg, by)) for c, arg in terms if not is_read(arg)]
         if len(read) == 1 and not constant:
@@ -478,76 +478,98 @@ class Lowering:
         return self._step(ADD_UP, args, data, step.chunks, step.noise)
 
     def _carrier(self, product: Step) -> Step:
-        """The factor of a product that is shifted for all of it: what is computed, else what most
-        products have in common.
+        """Return the factor that is shifted for the product: a computed one, or the
+        most frequent.
         """
         return max(product.args, key=lambda arg: (not is_read(arg), self._uses[arg]))
 
     def _rotate(self, step: Step, by: int) -> Step:
         return self._step(ROTATE, (step,), by, step.chunks)
 
-    def _replicated(self, node: Expression) -> Step:
-        """A total in every slot: by rotating and adding, log2 N steps."""
+    def _replicate(self, node: Expression) -> Step:
+        """Return a total in every slot, by log2 N rotations and additions."""
         if node not in self._spread:
             total = self.totals[node]
             self._spread[node] = (
-                total.step if total.each else self._rotated_and_added(total.step, total.offset)
+                total.step if total.each else self._rotate_and_add(total.step, total.offset)
             )
         return self._spread[node]
 
-    def _rotated_and_added(self, total: Step, offset: int) -> Step:
+    def _rotate_and_add(self, total: Step, offset: int) -> Step:
         step = self.relinearise(total)
         for rotation in replication_steps(self.layout):
             step = self._add_up((1, 1), (step, self._rotate(step, rotation)), 0)
         return self._add_up((1,), (step,), offset) if offset else step
 
-    # -- into a form
+    # -- the form of the results
     # --------------------------------------------------------------------------------------------
 
-    def finished(
+    def finish(
         self, form: str, outputs: Sequence[Output], width: int = 1, held: int = HELD
     ) -> Program:
-        """Return the outputs in their form."""
+        """Return the program that gives the outputs in a form."""
         parameters = self.rules.parameters
         if form == PACKED:
-            return self._packed(outputs, width, held)
+            return self._pack(outputs, width, held)
         if form == ROWS:
             model, steps = parameters.noise, [output.step for output in outputs]
             batches, whole = batches_of_rows(steps, parameters, held, self._add_up)
-            ends = [self.ended(model, whole[step]) for step in steps]
+            ends = [self.reduce_row(model, whole[step]) for step in steps]
             return Program(
                 parameters,
                 self.layout,
                 form,
                 tuple(map(Output, ends)),
                 batches=batches,
-                beside=self.way.beside,
+                n_interleaved=self.schedule.n_interleaved,
             )
         if form == REPLICATED:
             outputs = [
                 output
                 if output.each
-                else Output(self._rotated_and_added(output.step, output.offset), each=True)
+                else Output(self._rotate_and_add(output.step, output.offset), each=True)
                 for output in outputs
+            ]
+        n_interleaved, places = 1, list[int]()
+        if form == SLOTS and self.schedule.n_interleaved > 1:
+            n_interleaved = self.schedule.n_interleaved
+            groups, places = self.interleave(outputs)
+            outputs = [
+                replace(output, step=groups[place // n_interleaved])
+                for place, output in zip(places, outputs, strict=True)
             ]
         done = [
             Output(self.relinearise(output.step), output.offset, output.each) for output in outputs
         ]
         batches = batches_of_totals([output.step for output in done], parameters, held)
-        return Program(parameters, self.layout, form, tuple(done), batches=batches)
+        return Program(
+            parameters,
+            self.layout,
+            form,
+            tuple(done),
+            batches=batches,
+            n_interleaved=n_interleaved,
+            places=tuple(places),
+        )
 
-    def _packed(self, outputs: Sequence[Output], width: int, held: int) -> Program:
-        """Put side by side, brought down to the primes of the packing context, and merged."""
-        parameters = self.rules.parameters
-        steps, beside = [output.step for output in outputs], self.way.beside
+    def interleave(self, outputs: Sequence[Output]) -> tuple[list[Step], list[int]]:
+        """Return the interleaved totals, and the place of each output among them."""
+        parameters, count = self.rules.parameters, self.schedule.n_interleaved
+        steps = [output.step for output in outputs]
         places = self._places(steps, parameters.copies)
         placed = [
             step for _, step in sorted(zip(places, steps, strict=True), key=lambda entry: entry[0])
         ]
         whole = [
-            self._side_by_side(placed[i : i + beside], parameters)
-            for i in range(0, len(placed), beside)
+            self._interleave(placed[i : i + count], parameters)
+            for i in range(0, len(placed), count)
         ]
+        return whole, places
+
+    def _pack(self, outputs: Sequence[Output], width: int, held: int) -> Program:
+        """Interleave totals, switch them to the primes of the packing context, and pack them."""
+        parameters, n_interleaved = self.rules.parameters, self.schedule.n_interleaved
+        whole, places = self.interleave(outputs)
         descents = plan_descents(parameters, {step.noise for step in whole})
         low = []
         for step in whole:
@@ -556,13 +578,13 @@ class Lowering:
                 raise NoiseError("totals of this noise cannot be packed", code="not-packable")
             relinearised = self.relinearise(self.switch(step, descent.relinearise_at))
             low.append(self.switch(relinearised, descent.level))
-        packs, in_pack = [], max(1, width // beside)
+        packs, in_pack = [], max(1, width // n_interleaved)
         for start in range(0, len(low), in_pack):
             args = tuple(low[start : start + in_pack])
             noise = NOISE[PACK](self.rules, args, None, 0)
             packs.append(Step(PACK, args, None, noise, is_total=True))
         done = [
-            Output(low[place // beside], output.offset, output.each)
+            Output(low[place // n_interleaved], output.offset, output.each)
             for place, output in zip(places, outputs, strict=True)
         ]
         batches = batches_of_totals(low, parameters, held)
@@ -574,14 +596,15 @@ class Lowering:
             tuple(packs),
             width,
             batches,
-            beside,
+            n_interleaved,
             tuple(places),
         )
 
     def _places(self, totals: Sequence[Step], copies: int) -> list[int]:
-        """Where totals are packed: neighbours that have products in common, as those of a
-        branching, are shifted alike and do not lie side by side. Else it is in order, and the same
-        however many do lie side by side.
+        """Return the place of each total in the packs.
+
+        Neighbours with common products, such as the branches of a node, are shifted alike and go to
+        different ciphertexts. The places do not depend on how many totals are interleaved.
         """
         if copies == 1:
             return list(range(len(totals)))
@@ -591,7 +614,7 @@ class Lowering:
         for _, family in groupby(totals, self._root):
             shift = free.index(max(free))
             for _ in family:
-                if not free[shift]:  # the last ones have to go where there is room
+                if not free[shift]:  # the last totals take any free place
                     shift = free.index(max(free))
                 places.append(next_places[shift])
                 next_places[shift] += copies
@@ -599,9 +622,10 @@ class Lowering:
         return places
 
     def _root(self, step: Step) -> Step:
-        """By which totals are shifted alike: of the first of their products, what is not shifted.
-        So the same sums of several classes are, and those that compute on with them do the same for
-        all classes.
+        """Return the operand that identifies a total's shift group.
+
+        It is the factor of the first product that is not shifted. So the same sums of several
+        classes are shifted alike, and a prediction treats all classes alike.
         """
         while step.args and step.op != MASK and not is_read(step):
             if step.op == ADD_UP:
@@ -613,12 +637,12 @@ class Lowering:
             step = below
         return step
 
-    def _side_by_side(self, totals: Sequence[Step], parameters: Parameters) -> Step:
-        """Totals in one ciphertext, each times another power of X."""
-        copies, ring = self.way.beside, parameters.ring_degree
+    def _interleave(self, totals: Sequence[Step], parameters: Parameters) -> Step:
+        """Add up totals in one ciphertext, each times another power of X."""
+        copies, ring = self.schedule.n_interleaved, parameters.ring_degree
         if copies == 1:
             return totals[0]
-        powers = [side_by_side(number, copies, ring) for number in range(len(totals))]
+        powers = [interleaving_power(number, copies, ring) for number in range(len(totals))]
         ones = (1,) * len(totals)
         if all(
             total.op == SUM and not total.args[0].is_total and total.args[0].chunks is None
@@ -638,24 +662,22 @@ class Lowering:
             else:
                 steps.append(self._shift(total, power))
         for (row, chunk), parts in marked.items():
-            steps.append(self._marked_beside(row, chunk, parts))
+            steps.append(self._interleave_marks(row, chunk, parts))
         return self._add_up((1,) * len(steps), steps, 0)
 
-    def _marked_beside(self, row: Step, chunk: int, parts: Sequence[tuple[Marks, int]]) -> Step:
-        """The totals of marked slots, all at once: the same row times one public polynomial for all
-        of them.
-        """
-        chunks = in_both(frozenset((chunk,)), row.chunks)
-        masked = self._step(MASK, (row,), MarksBeside(tuple(parts)), chunks)
+    def _interleave_marks(self, row: Step, chunk: int, parts: Sequence[tuple[Marks, int]]) -> Step:
+        """Multiply a row by one public polynomial for all totals of its marked slots."""
+        chunks = intersect_chunks(frozenset((chunk,)), row.chunks)
+        masked = self._step(MASK, (row,), InterleavedMarks(tuple(parts)), chunks)
         return self._step(SUM, (masked,))
 
-    def ended(self, model: NoiseModel, step: Step) -> Step:
-        """Rows as they are stored: two polynomials, brought down."""
-        parameters, flooded = self.rules.parameters, self.way.flooded
+    def reduce_row(self, model: NoiseModel, step: Step) -> Step:
+        """Relinearise and switch a result over rows to the form in which it is stored."""
+        parameters, flooded = self.rules.parameters, self.schedule.flooded
         at, level = row_descent(
             model,
             step.noise,
-            self.way.end,
+            self.schedule.end,
             lambda noise: model.decrypts(
                 flooded_unpacked_noise(parameters, noise) if flooded else noise
             ),
@@ -676,20 +698,20 @@ TOTAL_RULES: Final = RuleTable[
 
 @ROW_RULES.rule(COLUMN, HERE)
 def _load(lowering: Lowering, node: Expression) -> Step:
-    return lowering.switch(lowering._step(node.op, (), node.data), lowering.way.level)
+    return lowering.switch(lowering._step(node.op, (), node.data), lowering.schedule.level)
 
 
-ROW_RULES.rule(GIVEN)(lambda lowering, node: lowering._expanded(*node.data))
-ROW_RULES.rule(REPLICATE)(lambda lowering, node: lowering._replicated(node.args[0]))
+ROW_RULES.rule(GIVEN)(lambda lowering, node: lowering._expand(*node.data))
+ROW_RULES.rule(REPLICATE)(lambda lowering, node: lowering._replicate(node.args[0]))
 
 
 @ROW_RULES.rule(MASK)
 def _mask(lowering: Lowering, node: Expression) -> Step:
     row = lowering.rows[node.args[0]]
     check_marks(node.data, lowering.layout)
-    chunks = in_both(frozenset((node.data.chunk,)), row.chunks)
-    # What is marked is marked many times: one relinearisation before, not one after each.
-    marked = lowering.relinearise(row) if lowering.way.strategy.relinearise else row
+    chunks = intersect_chunks(frozenset((node.data.chunk,)), row.chunks)
+    # A row is often marked many times: relinearise it once before, not once after each.
+    marked = lowering.relinearise(row) if lowering.schedule.strategy.relinearise else row
     return lowering._step(MASK, (marked,), node.data, chunks)
 
 
@@ -707,10 +729,10 @@ def _add_rows(lowering: Lowering, node: Expression) -> Step:
 
 @ROW_RULES.rule(RESAMPLE)
 def _resample(lowering: Lowering, node: Expression) -> Step:
-    """Read the source of another chunk, with its slots moved."""
+    """Read another chunk, with its slots moved."""
     step, layout = lowering.relinearise(lowering.rows[node.args[0]]), lowering.layout
     n_chunks = max(1, layout.n_chunks)
-    by = drawn_shift(node.data, layout)[0] % n_chunks
+    by = draw_shift(node.data, layout)[0] % n_chunks
     if by and not step.is_total:
         moved = None if step.chunks is None else {(chunk - by) % n_chunks for chunk in step.chunks}
         step = lowering._step(MOVE, (step,), by, None if moved is None else frozenset(moved))
@@ -726,11 +748,11 @@ def _sum_rows(
     row = lowering.rows[node.args[0]]
     if row.chunks is not None and not row.chunks:
         raise ArgumentError(
-            "a sum in this circuit is 0 whatever the table, its factors are marked in "
+            "a sum in this circuit is 0 for every table, because its factors are marked in "
             "different chunks: leave it out",
             code="disjoint-marks",
         )
-    offset = -known_padding(node, padding) * lowering.layout.padding
+    offset = -check_padding(node, padding) * lowering.layout.padding
     return _Total(lowering._step(SUM, (row,)), offset)
 
 
@@ -738,7 +760,7 @@ def _sum_rows(
 def _multiply_totals(
     lowering: Lowering, node: Expression, padding: Mapping[Expression, int | None]
 ) -> _Total:
-    a, b = (lowering._replicated(arg) for arg in node.args)
+    a, b = (lowering._replicate(arg) for arg in node.args)
     return _Total(lowering._multiply(a, b), each=True)
 
 
@@ -749,20 +771,20 @@ def _add_totals(
     coefficients, constant = node.data
     totals = [lowering.totals[arg] for arg in node.args]
     if any(total.each for total in totals):
-        steps = [lowering._replicated(arg) for arg in node.args]
+        steps = [lowering._replicate(arg) for arg in node.args]
         return _Total(lowering._add_up(coefficients, steps, constant), each=True)
     offset = constant + sum(c * total.offset for c, total in zip(coefficients, totals, strict=True))
     return _Total(lowering._add_up(coefficients, [total.step for total in totals], 0), offset)
 
 
 def _check_numbers(program: Program) -> None:
-    """Refuse numbers that are added in chunks where there is no ciphertext to add them to."""
+    """Refuse numbers that are added in chunks without a ciphertext to add them to."""
     added = [
         step
         for step in program.steps
         if step.op == ADD_UP and step.data[1] and _together(step.args) is not None
     ]
-    needed = program.needed() if added else {}
+    needed = program.find_needed_chunks() if added else {}
     for step in added:
         every, there = (
             frozenset(range(program.layout.n_chunks)),
@@ -770,9 +792,8 @@ def _check_numbers(program: Program) -> None:
         )
         if any((every if chunks is None else chunks) - there for chunks in needed[step].values()):
             raise ArgumentError(
-                f"{step.data[1]} is added to what is 0 wherever no slot is marked, and nothing is "
-                "encrypted there: add first and "
-                "mark then, or add to the total",
+                f"{step.data[1]} is added to a masked row, which has no ciphertext in chunks "
+                "without marks: add it before masking, or to the total",
                 code="added-outside-marks",
             )
 
@@ -786,12 +807,12 @@ def _together(steps: Iterable[Step]) -> Chunks:
     return every
 
 
-def _flattened(step: Step) -> tuple[list[tuple[int, Step]], int]:
-    """The terms of a sum, those of sums among them in their place, and its constant."""
+def _flatten(step: Step) -> tuple[list[tuple[int, Step]], int]:
+    """Return the terms of a sum, with nested sums replaced by their terms, and its constant."""
     terms, constant = list[tuple[int, Step]](), step.data[1]
     for coefficient, arg in zip(step.data[0], step.args, strict=True):
         if arg.op == ADD_UP:
-            inner, plain = _flattened(arg)
+            inner, plain = _flatten(arg)
             terms += [(coefficient * c, term) for c, term in inner]
             constant += coefficient * plain
         else:
@@ -800,17 +821,19 @@ def _flattened(step: Step) -> tuple[list[tuple[int, Step]], int]:
 
 
 def is_read(step: Step) -> bool:
-    """Whether a step is a column, or what stands in its place, or a sum of such."""
+    """Return whether a step is read rather than computed: a column or the like, or a
+    sum of them.
+    """
     return all(map(is_readable, step.args)) if step.op == ADD_UP else is_readable(step)
 
 
 def move_steps(node: Expression, layout: Layout) -> list[int]:
-    """The rotations, one after the other, that a resampling takes; 0 swaps the half rows.
+    """Return the rotations of a resampling in order; 0 swaps the half rows.
 
-    That of a seed has a key of its own. Moves can be many, and are made up of powers of 4: a few
-    more key switches, and a few keys.
+    The rotation of a seed has its own key. Moves can be many, so they are composed of powers of 4,
+    which takes a few more key switches and far fewer keys.
     """
-    _, rotation, swap = drawn_shift(node.data, layout)
+    _, rotation, swap = draw_shift(node.data, layout)
     steps = [rotation] if rotation else []
     if isinstance(node.data, tuple):
         steps = [
@@ -820,7 +843,7 @@ def move_steps(node: Expression, layout: Layout) -> list[int]:
 
 
 def replication_steps(layout: Layout) -> list[int]:
-    """Rotations that spread a sum over all slots."""
+    """Return the rotations that spread a sum over all slots."""
     turns = [max(1, layout.copies // 2) << i for i in range(layout.turn.bit_length() - 1)]
     return turns + [0] * (layout.copies == 1)
 
@@ -828,7 +851,7 @@ def replication_steps(layout: Layout) -> list[int]:
 def rotations_needed(
     outputs: Iterable[Expression], layout: Layout, *, replicated: bool = False
 ) -> tuple[int, ...]:
-    """The rotation keys that a worker needs for these outputs."""
+    """Return the rotations for which a worker needs keys."""
     steps: set[int] = set()
     for node in in_order(outputs):
         if node.op == RESAMPLE:
@@ -844,9 +867,7 @@ def rotations_needed(
 
 @dataclass(frozen=True)
 class Descent:
-    """How sums are brought down for packing: relinearised at one level, then switched to the primes
-    of the packing context.
-    """
+    """The levels at which sums are relinearised and packed, and the noise that this leaves."""
 
     relinearise_at: int
     level: int
@@ -854,32 +875,35 @@ class Descent:
 
     @property
     def switches(self) -> tuple[int, int]:
-        """Return the levels, whatever noise they leave."""
+        """Return the two levels."""
         return self.relinearise_at, self.level
 
 
 @lru_cache(maxsize=4096)
 def plan_descent(parameters: Parameters, noise: Noise) -> Descent | None:
-    """The cheapest way to pack sums of this noise: the lowest level to relinearise at that is
-    proven to decrypt.
+    """Return the cheapest proven descent for sums of this noise; None if there is none.
 
-    Where packs are computed on with, the lowest that leaves about as little noise as any: switching
-    a ciphertext of many polynomials rounds each of them, and the rounding of the last meets a high
-    power of the secret.
+    It relinearises at the lowest level that is proven to decrypt. If later stages compute with the
+    packs, it takes the lowest level that leaves about as little noise as any: switching a
+    ciphertext of many polynomials rounds each of them, and the last is multiplied by a high power
+    of the secret.
     """
     level = len(parameters.data_moduli) - packing_primes(parameters)
     small = packing_model(parameters, packing_primes(parameters))
     model = parameters.noise
-    ways = []
+    choices = []
     for relinearise_at in range(level, noise.level - 1, -1):
         low = model.switch(model.relinearise(model.switch(noise, relinearise_at)), level)
         packed = packed_noise(small, Noise(low.flat, low.peak))
         if small.decrypts(packed):
-            ways.append(Descent(relinearise_at, level, packed))
+            choices.append(Descent(relinearise_at, level, packed))
             if parameters.kept_primes is None:
-                return ways[0]
-    least = min((small.coefficient_bound(way.noise) for way in ways), default=0.0)
-    return next((way for way in ways if small.coefficient_bound(way.noise) <= 2 * least), None)
+                return choices[0]
+    least = min((small.coefficient_bound(schedule.noise) for schedule in choices), default=0.0)
+    return next(
+        (schedule for schedule in choices if small.coefficient_bound(schedule.noise) <= 2 * least),
+        None,
+    )
 
 
 def plan_descents(
@@ -887,8 +911,8 @@ def plan_descents(
 ) -> Mapping[Noise, Descent | None]:
     """Return the descent of each noise.
 
-    More noise is never relinearised further down. So where the least and the most noise of a size
-    and level descend alike, all between them do, and are not tried one by one.
+    More noise is never relinearised at a lower level. So if the least and the most noise of a size
+    and level descend alike, all between them do, and are not tried.
     """
     kinds: dict[tuple[int, int], list[Noise]] = {}
     for noise in noises:
@@ -914,10 +938,9 @@ def row_descent(
     end: int | None = None,
     decrypts: Callable[[Noise], bool] | None = None,
 ) -> tuple[int, int]:
-    """Where rows are relinearised and where they end: both as low as is proven to decrypt, or the
-    latter at a given level.
+    """Return the levels at which rows are relinearised and stored, as low as is proven to decrypt.
 
-    ``decrypts`` says what is proven to, where something is still to be added.
+    ``end`` fixes the second level. ``decrypts`` replaces the proof if noise is still to be added.
     """
     decrypts = model.decrypts if decrypts is None else decrypts
     lowest = model.levels - 1 if end is None else end
@@ -927,15 +950,13 @@ def row_descent(
             if decrypts(model.switch(low, level)):
                 return at, level
     raise NoiseError(
-        "rows of this noise cannot be brought to a level where they are proven to decrypt",
+        "rows of this noise cannot be switched to a level where they are proven to decrypt",
         code="not-proven",
     )
 
 
 def _common_factor(terms: Sequence[Step]) -> int:
-    """The factor that a sum has: of its noisiest term, beside whose noise the coefficients that the
-    others take are small.
-    """
+    """Return the factor of the noisiest term, so that only less noisy terms are multiplied."""
     first = terms[0].factor
     if all(term.factor == first for term in terms):
         return first

@@ -1,4 +1,4 @@
-"""The noise rules: what every instruction of a program leaves in its ciphertext."""
+"""Bound the noise of every instruction of a program."""
 
 from __future__ import annotations
 
@@ -38,19 +38,17 @@ MAX_SIZE = 16  # SEAL has no ciphertexts of more polynomials
 
 
 class NoiseRules:
-    """A bound on the noise of every instruction. Results are remembered: thousands of steps share a
-    few dozen bounds.
-    """
+    """Noise bounds by instruction. Results are cached: thousands of steps share a few dozen."""
 
     def __init__(self, parameters: Parameters, *, with_secret_key: bool) -> None:
         self.parameters = parameters
         self.model: NoiseModel = parameters.noise
         self.column = self.model.fresh(with_secret_key=with_secret_key)
-        self.here = self.model.fresh(with_secret_key=False)
+        self.constant = self.model.fresh(with_secret_key=False)
         # The public key is an encryption of 0 as fresh as by the secret key; SEAL's of BFV has
         # another form.
         self.ones = (
-            self.model.fresh(with_secret_key=True) if parameters.scheme == "bgv" else self.here
+            self.model.fresh(with_secret_key=True) if parameters.scheme == "bgv" else self.constant
         )
         self._parameters = parameters
         self._sums: dict[tuple[tuple[int, ...], tuple[Noise, ...], bool], Noise] = {}
@@ -61,7 +59,7 @@ class NoiseRules:
         self._expanded: dict[tuple[Noise, int], Noise] = {}
 
     def add_up(self, coefficients: Sequence[int], terms: Sequence[Noise], constant: int) -> Noise:
-        """Bounds add, times their coefficients."""
+        """Add bounds, times their coefficients."""
         key = (tuple(coefficients), tuple(terms), bool(constant))
         if key not in self._sums:
             flat = sum(abs(c) * noise.flat for c, noise in zip(coefficients, terms, strict=True))
@@ -71,7 +69,7 @@ class NoiseRules:
         return self._sums[key]
 
     def multiply(self, a: Noise, b: Noise) -> Noise:
-        """The product rule of the scheme."""
+        """Bound a product."""
         if a.size + b.size - 1 > MAX_SIZE:
             return Noise(math.inf, level=a.level)
         if (a, b) not in self._products:
@@ -79,20 +77,21 @@ class NoiseRules:
         return self._products[a, b]
 
     def relinearise(self, value: Noise) -> Noise:
-        """What key switching adds."""
+        """Bound a relinearised ciphertext."""
         if value not in self._relinearised:
             self._relinearised[value] = self.model.relinearise(value)
         return self._relinearised[value]
 
     def switch(self, value: Noise, level: int) -> Noise:
-        """What modulus switching leaves."""
+        """Bound a ciphertext after modulus switching."""
         if (value, level) not in self._switched:
             self._switched[value, level] = self.model.switch(value, level)
         return self._switched[value, level]
 
     def expand(self, pack: Noise, start: int = 0) -> Noise:
-        """A total (or 2^start) that is taken out of a pack: a ciphertext under the primes that
-        packs have kept, and at the pack's level.
+        """Bound a total (or 2^start interleaved ones) that is expanded out of a pack.
+
+        It is a ciphertext under the primes that packs keep, at the pack's level.
         """
         if (pack, start) not in self._expanded:
             model = packing_model(self._parameters, packing_primes(self._parameters))
@@ -100,7 +99,7 @@ class NoiseRules:
         return self._expanded[pack, start]
 
     def sum(self, value: Noise, chunks: int) -> Noise:
-        """As many values like this one, added up."""
+        """Bound the sum of ``chunks`` values like this one."""
         if (value, chunks) not in self._summed:
             self._summed[value, chunks] = self.model.sum(value, chunks)
         return self._summed[value, chunks]
@@ -110,7 +109,7 @@ class NoiseRules:
 NOISE: Final = RuleTable[Callable[[NoiseRules, tuple[Step, ...], Any, int], Noise]]("noise")
 
 NOISE.rule(COLUMN)(lambda rules, args, data, chunks: rules.column)
-NOISE.rule(HERE)(lambda rules, args, data, chunks: rules.ones if data == ONES else rules.here)
+NOISE.rule(HERE)(lambda rules, args, data, chunks: rules.ones if data == ONES else rules.constant)
 NOISE.rule(EXPAND)(lambda rules, args, data, chunks: rules.expand(args[0].noise, args[0].data[1]))
 NOISE.rule(MULTIPLY)(lambda rules, args, data, chunks: rules.multiply(*(x.noise for x in args)))
 NOISE.rule(RELINEARISE)(lambda rules, args, data, chunks: rules.relinearise(args[0].noise))
@@ -121,7 +120,6 @@ NOISE.rule(MASK)(
         args[0].noise, rules.model.message()
     )
 )
-# What key switching adds.
 NOISE.rule(ROTATE)(lambda rules, args, data, chunks: rules.model.key_switch(args[0].noise))
 # Reading another chunk and multiplying by a power of X change no noise.
 NOISE.rule(MOVE, SHIFT)(lambda rules, args, data, chunks: args[0].noise)

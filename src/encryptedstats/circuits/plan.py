@@ -1,9 +1,8 @@
-"""The plan: parameters for computations and what they will cost, known and printed before anybody
-pays.
+"""Plan computations: their parameters and their cost, before anything is encrypted.
 
-A plan is of stages, each from stored things to stored things: a fit, the draw of its fraction, a
-prediction from both. Stages are read by the bounds, noise and cost readers, for one ring after the
-other, until one carries all of them: see :mod:`encryptedstats.circuits.search`.
+A plan has stages, such as a fit, the draw of its fraction, and a prediction from both. The search
+(:mod:`encryptedstats.circuits.search`) tries rings until one carries all stages, and the plan
+compiles and prices them.
 """
 
 from __future__ import annotations
@@ -15,9 +14,16 @@ from functools import cached_property, partial
 from typing import Any, Final
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval
-from encryptedstats.circuits.calibration import measured_times
+from encryptedstats.circuits.calibration import measure_times
 from encryptedstats.circuits.compiled import Compiled, Conditions, GivenPacks, compile_outputs
-from encryptedstats.circuits.cost import Cost, Kind, Times, number_of, read_cost, work_seconds
+from encryptedstats.circuits.cost import (
+    Cost,
+    Kind,
+    OperationTimes,
+    number_of,
+    read_cost,
+    work_seconds,
+)
 from encryptedstats.circuits.devices import AUTO, prices
 from encryptedstats.circuits.devices.steps import BATCH
 from encryptedstats.circuits.evaluate import choose_device
@@ -36,6 +42,7 @@ from encryptedstats.circuits.shards import (
     cut_chunks,
     price_shards,
 )
+from encryptedstats.circuits.spot_plan import SpotCheckCost, price_spot_checks
 from encryptedstats.crypto.flooding import FLOODING_BITS
 from encryptedstats.crypto.keyfiles import count_public_bytes
 from encryptedstats.crypto.noise import FAILURE_BITS
@@ -46,21 +53,21 @@ from encryptedstats.errors import ParameterError
 from encryptedstats.machine import cores
 from encryptedstats.words import size_text, time_text
 
-_FILE_BYTES: Final = 2200  # of the file of an answer beside its numbers: question, schema, blocks
+_FILE_BYTES: Final = 2200  # of an answer's file besides its numbers: question, schema, blocks
 
 
 @dataclass(frozen=True)
 class PredictionCost:
-    """What predicting unopened takes, beside the fit.
+    """The cost of predicting with an encrypted model, besides the fit.
 
     Attributes
     ----------
     n_predict : int
         Rows to predict.
     technique : str
-        How totals are brought beside the rows.
+        How totals come into the rows.
     totals, different : int
-        Totals of the model and, of these, how many different ones the prediction needs.
+        Totals of the model, and how many different ones the prediction needs.
     kept_primes : int
         Primes that packed totals keep.
     draw_seconds, seconds : float
@@ -79,11 +86,11 @@ class PredictionCost:
     bytes_down: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures, ready for JSON."""
+        """Return the figures for JSON."""
         return asdict(self)
 
     def rows(self) -> list[tuple[str, str]]:
-        """What is printed: name and value."""
+        """Return names and values to print."""
         draw = f", {time_text(self.draw_seconds)} to draw the fraction" if self.draw_seconds else ""
         return [
             (
@@ -97,7 +104,7 @@ class PredictionCost:
 
 @dataclass(frozen=True)
 class Plan:
-    """Parameters for a computation and its cost. Print it; ``Owner(plan)`` makes keys for it.
+    """The parameters and the cost of a computation. ``Owner(plan)`` makes keys for it.
 
     Attributes
     ----------
@@ -115,28 +122,29 @@ class Plan:
     bytes_up, bytes_down : int
         Bytes of ciphertexts to store, and of answers to download.
     bytes_keys : int
-        Bytes of the public keys that are uploaded beside the ciphertexts.
+        Bytes of the public keys to upload.
     products, key_switches : int
-        The operations that count.
+        The expensive operations.
     memory : int
-        Bytes of memory the evaluation holds at once, beside the table.
+        Bytes of memory of the evaluation, besides the table.
     encrypt_seconds, seconds : float
         Estimated time to encrypt and to compute, on the cores of this machine. The latter is for
-        the first question of a process: keys are read and the program is compiled.
+        the first question of a process, which reads keys and compiles the program.
     rotations : tuple of int
         Rotation keys that the worker needs: ``owner.public_keys(rotations=plan.rotations)``.
     cluster : ClusterCost, optional
-        Where it was planned for many workers: shards, time, bytes and money.
+        Shards, time, bytes and money on many workers.
     prediction : PredictionCost, optional
-        Where it was planned to predict without opening anything: how, and what that takes.
+        The cost of predicting with an encrypted model.
     device : str
-        What ``device="auto"`` will take, and how much faster it is than the next.
+        The choice of ``device="auto"``, and how much faster it is than the next.
     flooded : bool
-        Whether results hide the rows from who opens them, by noise: so it is for rows that others
-        encrypt.
+        Whether noise hides the rows from the receiver, as for rows of contributors.
     digests : tuple of str
         A hash of the program of each stage. The evaluation of a table of the planned size runs the
         same programs: see ``answer.program_digest``.
+    notes : tuple of (str, str)
+        What else is to be known before it is asked, such as what a worker learns; by name.
     """
 
     parameters: Parameters
@@ -160,22 +168,25 @@ class Plan:
     device: str = ""
     digests: tuple[str, ...] = ()
     bytes_keys: int = 0
+    spot_check: SpotCheckCost | None = None
+    notes: tuple[tuple[str, str], ...] = ()
 
     @property
     def security(self) -> int:
-        """Bits of security."""
+        """Return the security in bits."""
         return self.parameters.security
 
     @property
     def failure_bound(self) -> str:
-        """The proven bound on the probability that decryption fails, with its model."""
+        """Return the proven bound on the probability that decryption fails."""
         return (
-            f"2^-{FAILURE_BITS} (canonical norm, docs/explanation/noise.md), {self.report.budget:.0f} bits to "
+            f"2^-{FAILURE_BITS} (canonical norm, docs/explanation/noise.md), "
+            f"{self.report.budget:.0f} bits to "
             "spare"
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures, ready for JSON."""
+        """Return the figures for JSON."""
         return {
             "parameters": self.parameters.to_dict(),
             "security": self.security,
@@ -201,10 +212,12 @@ class Plan:
             "flooded": self.flooded,
             **({} if self.cluster is None else {"cluster": self.cluster.to_dict()}),
             **({} if self.prediction is None else {"prediction": self.prediction.to_dict()}),
+            **({} if self.spot_check is None else {"spot_check": self.spot_check.to_dict()}),
+            **({} if not self.notes else {"notes": dict(self.notes)}),
         }
 
     def rows(self) -> list[tuple[str, str]]:
-        """What is printed: name and value."""
+        """Return names and values to print."""
         p, layout = self.parameters, self.layout
         primes = "+".join(str(q.bit_length()) for q in p.coefficient_moduli)
         return [
@@ -214,7 +227,7 @@ class Plan:
                 f"{p.plain_modulus}",
             ),
             ("security", f"{p.security} bits, {TABLE_NAME}"),
-            ("rows", f"{layout.n_rows:,} in {layout.n_chunks:,} chunks of {layout.slots:,}"),
+            ("rows", f"{layout.n_rows:,} in {layout.n_chunks:,} chunks of {layout.size_text}"),
             ("depth", f"{self.depth} products in a row"),
             (
                 "largest value",
@@ -231,9 +244,9 @@ class Plan:
                 f"{self.n_columns * layout.n_chunks:,} ciphertexts, {size_text(self.bytes_up)}; "
                 f"public keys {size_text(self.bytes_keys)}",
             ),
-            ("download", f"{self._downloaded()}, {size_text(self.bytes_down)}"),
+            ("download", f"{self._download_text()}, {size_text(self.bytes_down)}"),
             ("work", f"{self.products:,} products, {self.key_switches:,} key switches"),
-            ("memory", f"{size_text(self.memory)} beside the table"),
+            ("memory", f"{size_text(self.memory)} besides the table"),
             (
                 "time here",
                 f"{time_text(self.encrypt_seconds)} to encrypt, {time_text(self.seconds)} to "
@@ -242,12 +255,14 @@ class Plan:
             ("device", self.device),
             *(self.cluster.rows() if self.cluster is not None else ()),
             *(self.prediction.rows() if self.prediction is not None else ()),
+            *(self.spot_check.rows() if self.spot_check is not None else ()),
+            *self.notes,
         ]
 
     def _hidden(self) -> str:
         members = self.parameters.members
         return (
-            "results hide the rows of others"
+            "results hide the rows of contributors"
             if members == 1
             else f"shares hide the secrets of {members} members"
         )
@@ -255,12 +270,12 @@ class Plan:
     def _in_digits(self) -> str:
         bits, base = self.parameters.digit_bits, self.parameters.pair_base
         if base is not None:
-            return f"two totals travel as one, T1 + {base:,} T2, "
+            return f"two totals are sent as one, T1 + {base:,} T2, "
         return (
             "" if bits is None else f"numbers in digits of {bits} bits, totals in parts that are "
         )
 
-    def _downloaded(self) -> str:
+    def _download_text(self) -> str:
         return (
             f"{self.n_totals:,} totals" if self.prediction is None else "answers of the prediction"
         )
@@ -282,26 +297,26 @@ def plan_stages(
     wish: Wish,
     *,
     n_columns: int | None = None,
-    times: Times | None = None,
+    times: OperationTimes | None = None,
     accepts: Callable[[Parameters], bool] | None = None,
 ) -> Plan:
     """Plan some computations with the same keys.
 
-    ``accepts`` may refuse the parameters that were found before anything is compiled for them.
+    ``accepts`` may refuse parameters before anything is compiled for them.
 
     Raises
     ------
     ParameterError
-        If no parameters carry it; names the binding limit and the nearest wish that can be granted.
+        If no parameters carry all stages; it names the binding limit and a remedy.
     """
     search, found = search_for(stages, ranges, wish)
     if found is None:
         raise ParameterError(*search.refusal(), code="no-parameters-found")
     if accepts is not None and not accepts(found.parameters):
         raise ParameterError(
-            "the parameters that were found are not accepted", code="parameters-not-accepted"
+            "no accepted parameters carry the plan", code="parameters-not-accepted"
         )
-    times = measured_times(found.parameters) if times is None else times
+    times = measure_times(found.parameters) if times is None else times
     return _Figures(search, found, times).plan(len(ranges) if n_columns is None else n_columns)
 
 
@@ -313,11 +328,11 @@ def _compile_with(
 
 @dataclass(frozen=True)
 class _Figures:
-    """What a plan says of the parameters that were found."""
+    """Computes the figures of a plan from the parameters that were found."""
 
     search: Search
     found: Found
-    times: Times
+    times: OperationTimes
 
     @cached_property
     def compiled(self) -> list[Compiled]:
@@ -325,9 +340,9 @@ class _Figures:
         return [one for (one,) in self._compile(None)]
 
     def _compile(self, workers: int | None) -> list[list[Compiled]]:
-        """Compile each stage whole, or in the shards of so many workers.
+        """Compile each stage whole, or in shards for some workers.
 
-        What depends on where rows lie, such as the draw of a fraction, is not cut.
+        A stage that depends on the layout, such as the draw of a fraction, is not cut.
         """
         packs, found = dict[str, GivenPacks](), list[list[Compiled]]()
         for stage in self.search.stages:
@@ -346,9 +361,9 @@ class _Figures:
     def _ask(
         self, stage: Stage, packs: Mapping[str, GivenPacks]
     ) -> tuple[tuple[Expression | int, ...], Conditions]:
-        """Return the outputs of a stage, and the conditions that its evaluation has."""
+        """Return the outputs of a stage, and the conditions of its evaluation."""
         parameters, search = self.parameters, self.search
-        outputs = stage.written(parameters.slots, parameters.copies)
+        outputs = stage.write_outputs(parameters.slots, parameters.copies)
         expressions = [output for output in outputs if isinstance(output, Expression)]
         used = dict.fromkeys(name for name, _ in totals_of(expressions).values())
         bounds = stage.bounds
@@ -370,13 +385,10 @@ class _Figures:
 
     @property
     def parameters(self) -> Parameters:
-        """Those that were found."""
         return self.found.parameters
 
     def _are(self, stage: Stage) -> str:
-        """Return whether it is a fit, a draw (whose circuit depends on where rows lie), or a
-        prediction.
-        """
+        """Return the kind of a stage; the circuit of a draw depends on the layout."""
         if stage.is_reserved:
             return "reserved"
         return "predict" if stage.form == ROWS else "draw" if callable(stage.outputs) else "fit"
@@ -386,7 +398,6 @@ class _Figures:
         return [(stage, read_cost(made)) for stage, made in pairs if self._are(stage) == kind]
 
     def plan(self, n_columns: int) -> Plan:
-        """All figures."""
         parameters, times = self.parameters, self.times
         slots, copies = parameters.slots, parameters.copies
         layout = self.search.stages[0].layout(slots, copies)
@@ -431,6 +442,7 @@ class _Figures:
             device=_device_text(prices(self.programs)),
             digests=tuple(one.digest for one in self.compiled),
             bytes_keys=bytes_keys,
+            spot_check=self._price_spot_checks(fits, layout, n_columns),
         )
         wish = self.search.wish
         if wish.workers is None or not fits:
@@ -448,8 +460,17 @@ class _Figures:
         cost = replace(price_shards(work, force, times), shard_digests=digests)
         return replace(made, cluster=cost)
 
+    def _price_spot_checks(
+        self, fits: Sequence[tuple[Stage, Cost]], layout: Layout, n_columns: int
+    ) -> SpotCheckCost | None:
+        if not self.search.wish.spot_check:
+            return None
+        slots, copies = self.parameters.slots, self.parameters.copies
+        written = [(stage.circuits(slots, copies), cost) for stage, cost in fits]
+        return price_spot_checks(written, self.parameters, layout, n_columns, self.times)
+
     def _depth(self) -> int:
-        """Products in a row, from the first to the last of a chain of stages."""
+        """Return the depth of the longest chain of stages."""
         slots, copies = self.parameters.slots, self.parameters.copies
         depths: dict[str, int] = {}
         for stage in self.search.stages:
@@ -463,7 +484,7 @@ class _Figures:
         return [program for stage, program in pairs if self._are(stage) == kind]
 
     def _count_downloaded_bytes(self) -> int:
-        """Count what the owner downloads: answers, and totals that no later stage takes."""
+        """Count what the owner downloads: answers, and totals that no later stage uses."""
         pairs = zip(self.search.stages, self.compiled, strict=True)
         kept = [made for stage, made in pairs if not stage.gives and not stage.is_reserved]
         return sum(map(_count_result_bytes, kept))
@@ -476,7 +497,7 @@ class _Figures:
     ) -> PredictionCost:
         parameters, times = self.parameters, self.times
         slots, copies = parameters.slots, parameters.copies
-        every = sum(len(stage.written(slots, copies)) for stage, _ in fits)
+        every = sum(len(stage.write_outputs(slots, copies)) for stage, _ in fits)
         different = sum(len(totals_of(stage.circuits(slots, copies))) for stage, _ in predictions)
         spread = sum((cost.spread for _, cost in predictions), Counter[Kind]())
         rows = sum((cost.rows for _, cost in predictions), Counter[Kind]())
@@ -499,32 +520,35 @@ class _Figures:
 
 
 def _count_result_bytes(made: Compiled) -> int:
-    """Count the bytes of a program's results as they are downloaded: ciphertexts, and what their
-    file says of them.
-    """
-    program, parameters = made.program, made.program.parameters
+    """Count the bytes of the file with a program's results."""
     described = _FILE_BYTES + count_facts_bytes(made.facts, made.places)
+    return described + count_ciphertext_bytes(made.program)
+
+
+def count_ciphertext_bytes(program: Program) -> int:
+    """Count the bytes of the ciphertexts that a program gives."""
+    parameters = program.parameters
     if program.form == PACKED:
-        return described + len(program.packs) * packing_parameters(parameters).packed_bytes()
+        return len(program.packs) * packing_parameters(parameters).packed_bytes()
     chunks = program.layout.n_chunks if program.form == ROWS else 1
     levels = [output.step.level for output in program.outputs]
-    return described + sum(chunks * parameters.packed_bytes(level) for level in levels)
+    return sum(chunks * parameters.packed_bytes(level) for level in levels)
 
 
 def _device_text(seconds: Mapping[str, float]) -> str:
-    """Which is taken, and why: seconds by device, the cheapest first."""
+    """Describe the cheapest device, the first of the seconds by device."""
     (first, least), *others = seconds.items()
     if not others:
-        return f"{first}, the only one here that can"
+        return f"{first}, the only device of this machine that can run it"
     return f"{first}, about {others[0][1] / least:,.0f} times as fast as {others[0][0]}"
 
 
 def _technique(different: int, every: int, copies: int) -> str:
     if not every:
-        return "an open model: its numbers are coefficients"
+        return "decrypted model: its numbers are coefficients"
     text = f"pack and expand: {different:,} totals, "
     text += (
-        f"up to {copies} side by side in a ciphertext"
+        f"up to {copies} interleaved in a ciphertext"
         if copies > 1
         else "each into all slots of a ciphertext"
     )
@@ -534,6 +558,6 @@ def _technique(different: int, every: int, copies: int) -> str:
 
 
 def memory_of(parameters: Parameters, cost: Cost) -> int:
-    """Bytes that an evaluation holds beside the table."""
+    """Return the bytes that an evaluation holds besides the table."""
     largest_size = max((size for name, size, _ in cost.counts if name == "add"), default=2)
     return 2 * BATCH * cores() * parameters.ciphertext_bytes(largest_size)

@@ -1,13 +1,12 @@
-"""The flat program that expressions are lowered to: every operation on ciphertexts, with its level,
-its size and its noise.
+"""The flat program that expressions are lowered to: operations on ciphertexts with level, size and
+noise.
 
-Lowering (:mod:`encryptedstats.circuits.lowering`) takes all decisions: what is relinearised,
-switched and rotated, when, and how totals are brought down for packing. Whoever reads a program, to
-prove, to price or to run it, decides nothing, so that what was proven and priced is what is run: it
-is one object.
+Lowering (:mod:`encryptedstats.circuits.lowering`) makes all decisions: what is relinearised,
+switched and rotated, when, and how totals are packed. Proofs, prices and devices read the same
+object and decide nothing, so the program that is run is the one that was proven and priced.
 
-Steps over rows are done for every chunk of rows, steps on totals once. What lies between them is
-:data:`SUM`, over all chunks.
+Steps over rows are done for every chunk of rows, steps on totals once. :data:`SUM` adds up chunks
+and leads from the first to the second.
 """
 
 from __future__ import annotations
@@ -34,20 +33,17 @@ PACKED, REPLICATED, SLOTS, ROWS = "packed", "replicated", "slots", "rows"
 
 
 @dataclass(frozen=True)
-class MarksBeside:
-    """The marks of totals that lie side by side, each with the power of X that it is
-    multiplied by.
-    """
+class InterleavedMarks:
+    """The marks of interleaved totals, each with its power of X."""
 
     parts: tuple[tuple[Marks, int], ...]
 
     @property
     def chunk(self) -> int:
-        """That all of them are in."""
         return self.parts[0][0].chunk
 
     def content(self) -> list[Any]:
-        """What tells them from others, as JSON."""
+        """Return the content for a digest, as JSON."""
         return [[power, *marks.content()] for marks, power in self.parts]
 
 
@@ -57,26 +53,25 @@ class Step:
     Attributes
     ----------
     op : str
-        ``column`` (a chunk of a stored column), ``given`` (packs of totals from elsewhere),
-        ``expand`` (one total taken out of given packs, into all slots), ``here`` (a number
-        encrypted on the spot), ``add up``, ``multiply``, ``mask``, ``move`` (the value of another
-        chunk), ``shift`` (a product with a power of X), ``relinearise``, ``switch``, ``rotate``,
-        ``sum`` (over chunks) or ``pack``.
+        ``column`` (a chunk of a stored column), ``given`` (packs of totals of an earlier program),
+        ``expand`` (one total of given packs, in all slots), ``here`` (a number encrypted with the
+        public key), ``add up``, ``multiply``, ``mask``, ``move`` (the value of another chunk),
+        ``shift`` (a product with a power of X), ``relinearise``, ``switch``, ``rotate``, ``sum``
+        (over chunks) or ``pack``.
     args : tuple of Step
     data
-        The name of a column; of given packs the name, and how many totals of them are taken out
-        side by side, as a power of two; the number of what is expanded; what is encrypted here, and
-        what for; ``(coefficients, constant)``; :class:`Marks`, or those of several totals; how many
-        chunks on; the power of X; the rotation (0 swaps the half rows).
+        ``column``: its name. ``given``: the name, and log2 of the totals that stay interleaved.
+        ``expand``: the number of the total. ``here``: value and purpose. ``add up``:
+        ``(coefficients, constant)``. ``mask``: :class:`Marks` or :class:`InterleavedMarks`.
+        ``move``: chunks. ``shift``: the power of X. ``rotate``: slots, 0 swaps the half rows.
     noise : Noise
         A bound, with level and size of the ciphertext.
     factor : int
-        What its number is multiplied by, modulo t, where it is decrypted: see
-        ``Parameters.switch_factor``.
+        The correction factor modulo t: see ``Parameters.switch_factor``.
     is_total : bool
-        One ciphertext for the table rather than one for each chunk.
+        True for one ciphertext for the table, False for one for each chunk.
     chunks : frozenset of int, optional
-        Where alone a step over rows is anything but 0; None where it can be everywhere.
+        The only chunks in which a step over rows can differ from 0; None for all chunks.
     """
 
     __slots__ = ("args", "chunks", "data", "factor", "is_total", "noise", "op")
@@ -97,22 +92,20 @@ class Step:
 
     @property
     def level(self) -> int:
-        """How many primes are gone."""
+        """Return how many primes have been dropped."""
         return self.noise.level
 
     @property
     def size(self) -> int:
-        """Number of polynomials."""
+        """Return the number of polynomials."""
         return self.noise.size
 
     def is_at(self, chunk: int) -> bool:
-        """Whether it can be anything but 0 there."""
+        """Return whether the step can differ from 0 in a chunk."""
         return self.chunks is None or chunk in self.chunks
 
-    def needed(self, chunk: int | None, n_chunks: int) -> list[tuple[Step, int | None]]:
-        """What it is computed from for a chunk, with the chunk that is needed of it: None for
-        totals.
-        """
+    def find_needed(self, chunk: int | None, n_chunks: int) -> list[tuple[Step, int | None]]:
+        """Return the args for a chunk, each with the chunk that is needed; None for totals."""
         if self.op == MOVE and chunk is not None:
             chunk = (chunk + self.data) % max(1, n_chunks)
         found: list[tuple[Step, int | None]] = []
@@ -131,11 +124,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Output:
-    """What is asked for: the sum over the slots of a step, plus ``offset``; or, with ``each``, what
-    every slot holds.
+    """The sum over the slots of a step plus ``offset``; or, with ``each``, the value of every slot.
 
-    ``step`` is in its form but for packing. Its factor is not taken off yet: the offset goes with
-    what is left without it.
+    ``step`` has its final form except for packing. The offset is added once the correction factor
+    is taken off.
     """
 
     step: Step
@@ -145,15 +137,14 @@ class Output:
 
 @dataclass(frozen=True)
 class Batch:
-    """What is computed at a time, because there is memory for so many given totals and no more.
+    """Steps that are computed together, because memory holds only some given totals at once.
 
     Attributes
     ----------
     steps : tuple of Step
-        Totals in their form but for packing. Of rows, each a sum with some of the terms of one that
-        is wanted ...
+        Totals in their final form except for packing; over rows, partial sums of the outputs.
     sums : tuple of Step
-        ... and the same added to what the batches before have brought of it: the step itself, where this is the first.
+        Over rows, each partial sum added to those of the batches before.
     """
 
     steps: tuple[Step, ...]
@@ -161,17 +152,17 @@ class Batch:
 
     @cached_property
     def expanded(self) -> tuple[Step, ...]:
-        """The given totals that it needs, out of their packs."""
+        """Return the given totals that the batch needs."""
         return tuple(step for step in in_order(self.steps) if step.op == EXPAND)
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Outputs in a form, with all that they take; ``packs`` holds them where the form is packed,
-    ``width`` in each.
+    """Outputs in a form, with all steps that they need.
 
-    ``batches`` are computed one after the other: together they are all outputs. Of packed ones
-    ``beside`` neighbours share a ciphertext, in the order of their ``places``.
+    A packed program has ``packs`` of ``width`` totals each. ``batches`` are computed in order and
+    cover all outputs. ``n_interleaved`` neighbours, by ``places``, share a ciphertext before they
+    are packed.
     """
 
     parameters: Parameters
@@ -181,19 +172,17 @@ class Program:
     packs: tuple[Step, ...] = ()
     width: int = 1
     batches: tuple[Batch, ...] = ()
-    beside: int = 1
+    n_interleaved: int = 1
     places: tuple[int, ...] = ()
 
     def part(self, steps: Sequence[Step]) -> Program:
-        """Some outputs alone, not packed."""
+        """Return a program of some of the steps, not packed."""
         return replace(
             self, outputs=tuple(map(Output, steps)), packs=(), batches=(Batch(tuple(steps)),)
         )
 
     def needed_after(self, batch: int) -> set[Step]:
-        """The sums of rows that later batches add to, and those that outputs are
-        brought down from.
-        """
+        """Return the sums that later batches add to, and those that outputs are made of."""
         every = {step for batch in self.batches for step in batch.sums}
         needed = {
             arg for later in self.batches[batch + 1 :] for step in later.sums for arg in step.args
@@ -207,21 +196,31 @@ class Program:
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """All steps, each once, after all that it is computed from."""
+        """Return all steps, each once, after its args."""
         return tuple(in_order([*self.packs, *(output.step for output in self.outputs)]))
 
     @cached_property
-    def digest(self) -> str:
-        """A hash of all steps and of what they are run under: equal programs give equal residues.
+    def findings(self) -> dict[str, Any]:
+        """Return a place where devices keep what they have found out about the program."""
+        return {}
 
-        Given packs go by the order in which they are used, not by name.
+    @cached_property
+    def digest(self) -> str:
+        """Return a hash of all steps and parameters: equal programs give equal residues.
+
+        Given packs count by the order in which they are used, not by name.
         """
         numbers, names = dict[Step, int](), dict[str, int]()
         facts = self.parameters.fingerprint, self.layout.n_rows, self.layout.n_chunks, self.form
-        content = [repr((*facts, self.width, self.beside, self.places))]
+        lanes = (self.layout.lanes,) if self.layout.lanes > 1 else ()
+        content = [repr((*facts, self.width, self.n_interleaved, self.places, *lanes))]
         for number, step in enumerate(self.steps):
             numbers[step] = number
-            data = step.data.content() if isinstance(step.data, (Marks, MarksBeside)) else step.data
+            data = (
+                step.data.content()
+                if isinstance(step.data, (Marks, InterleavedMarks))
+                else step.data
+            )
             if step.op == GIVEN:
                 data = names.setdefault(data[0], len(names)), data[1]
             content.append(
@@ -234,7 +233,7 @@ class Program:
 
     @cached_property
     def stages(self) -> dict[Step, int]:
-        """How many times totals have to be back in the rows before a step can be taken."""
+        """Return for each step how often totals return to the rows before it."""
         found: dict[Step, int] = {}
         for step in self.steps:
             found[step] = max(
@@ -248,16 +247,15 @@ class Program:
 
     @cached_property
     def sums(self) -> tuple[Step, ...]:
-        """The sums over rows."""
+        """Return the sums over rows."""
         return tuple(step for step in self.steps if step.op == SUM)
 
     @cached_property
     def words(self) -> tuple[int, int]:
-        """About how many words of residues are written, over rows and on totals: a key switch
-        writes all for every prime.
+        """Estimate how many words of residues are written, over rows and on totals.
 
-        For comparing devices, quickly; :mod:`encryptedstats.circuits.cost` counts what is really
-        done.
+        A key switch writes all residues once for each prime. The estimate is for a quick comparison
+        of devices; :mod:`encryptedstats.circuits.cost` counts operations.
         """
         rows, totals, ring = 0, 0, self.parameters.ring_degree
         for step in self.steps:
@@ -273,9 +271,9 @@ class Program:
                 rows += words * (self.layout.n_chunks if step.chunks is None else len(step.chunks))
         return rows, totals
 
-    def needed(self) -> dict[Step, dict[tuple[int, int], Chunks]]:
-        """In which chunks every step over rows is needed, by the stage, and by how many chunks on
-        from those that are added up.
+    def find_needed_chunks(self) -> dict[Step, dict[tuple[int, int], Chunks]]:
+        """Return in which chunks each step over rows is needed, by stage and by offset
+        in chunks.
         """
         every, stages = max(1, self.layout.n_chunks), self.stages
         found: dict[Step, dict[tuple[int, int], Chunks]] = {step: {} for step in self.steps}
@@ -283,30 +281,28 @@ class Program:
             for output in self.outputs:
                 found[output.step][0, 0] = None
         for step in reversed(self.steps):
-            here = {(stages[step], 0): step.args[0].chunks} if step.op == SUM else found[step]
+            places = {(stages[step], 0): step.args[0].chunks} if step.op == SUM else found[step]
             by = step.data if step.op == MOVE else 0
             for arg in step.args:
                 if not arg.is_total:
-                    for (stage, on), chunks in here.items():
+                    for (stage, on), chunks in places.items():
                         place = stage, (on + by) % every
-                        more = in_both(_shifted(chunks, by, every), arg.chunks)
+                        more = intersect_chunks(_shift_chunks(chunks, by, every), arg.chunks)
                         found[arg][place] = _union(found[arg].get(place, frozenset()), more)
         return found
 
     @cached_property
     def is_flat(self) -> bool:
-        """Whether every step over rows is taken once for each chunk: none is back from totals,
-        moved, or in some chunks only.
-        """
+        """Return whether every step over rows is computed exactly once for each chunk."""
         return not any(self.stages.values()) and not any(
             step.op == MOVE or step.chunks is not None for step in self.steps
         )
 
     def runs(self) -> dict[Step, int]:
-        """How many times each step is taken: those over rows for every chunk where they are needed.
+        """Return how often each step is computed.
 
-        Nothing over rows is kept from one chunk to the next: what is needed again, in another stage
-        or for the sum of another chunk, is taken again.
+        No value over rows is kept from one chunk to the next: a step that is needed in another
+        stage, or for the sum of another chunk, is computed again.
         """
         every = max(1, self.layout.n_chunks)
         if self.is_flat:
@@ -315,25 +311,23 @@ class Program:
             step: 1
             if step.is_total
             else sum(every if some is None else len(some) for some in places.values())
-            for step, places in self.needed().items()
+            for step, places in self.find_needed_chunks().items()
         }
 
 
 def is_readable(step: Step) -> bool:
-    """Whether a step is a column, a number or a given total; columns and numbers may be switched
-    down.
-    """
+    """Return whether a step is a column, a number or a given total, possibly switched."""
     if step.op == SWITCH:
         return step.args[0].op in (COLUMN, HERE)
     return step.op in (COLUMN, HERE, EXPAND)
 
 
-def _shifted(chunks: Chunks, by: int, n_chunks: int) -> Chunks:
+def _shift_chunks(chunks: Chunks, by: int, n_chunks: int) -> Chunks:
     return None if chunks is None else frozenset((chunk + by) % n_chunks for chunk in chunks)
 
 
-def in_both(a: Chunks, b: Chunks) -> Chunks:
-    """The chunks that both are at; None stands for all."""
+def intersect_chunks(a: Chunks, b: Chunks) -> Chunks:
+    """Return the common chunks; None stands for all."""
     return b if a is None else a if b is None else a & b
 
 
@@ -345,8 +339,8 @@ def add_digests(digests: Iterable[str]) -> str:
     """Return the digest of a sum of results from the digests of their programs.
 
     It is their sum as numbers modulo 2^256, so it does not depend on the order of adding, and a
-    result that is one part has the digest of its program. It names what was computed, and proves
-    nothing: :func:`encryptedstats.verify` computes again.
+    result of one part has the digest of its program. It names the computation and proves nothing:
+    :func:`encryptedstats.verify` computes again.
 
     >>> add_digests(["0" * 63 + "a", "0" * 63 + "7"])[-2:]
     '11'
@@ -355,15 +349,17 @@ def add_digests(digests: Iterable[str]) -> str:
 
 
 def subtract_digests(whole: str, part: str) -> str:
-    """Return the digest of what is left of a sum without one of its parts."""
+    """Return the digest of a sum without one of its parts."""
     return f"{(int(whole, 16) - int(part, 16)) % (1 << 256):064x}"
 
 
 def program_digest(steps: Sequence[Step]) -> str:
-    """A hash of what some steps compute."""
+    """Hash the computation of some steps."""
     digests: dict[Step, str] = {}
     for step in in_order(steps):
-        data = step.data.content() if isinstance(step.data, (Marks, MarksBeside)) else step.data
+        data = (
+            step.data.content() if isinstance(step.data, (Marks, InterleavedMarks)) else step.data
+        )
         content = [step.op, [digests[arg] for arg in step.args], data, step.level]
         digests[step] = hashlib.sha256(
             json.dumps(content, separators=(",", ":")).encode()

@@ -1,6 +1,4 @@
-"""The proof: whether a circuit decrypts with given parameters, how it has to be lowered for that,
-and where it would not.
-"""
+"""Prove that a circuit decrypts with some parameters, and find the schedule for which it does."""
 
 from __future__ import annotations
 
@@ -14,9 +12,9 @@ from encryptedstats.circuits.lowering import (
     FLAT,
     LEVELLED,
     Lowering,
+    Schedule,
     Setting,
     Strategy,
-    Way,
 )
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.program import PACKED, ROWS, SUM, Output, Step
@@ -33,19 +31,18 @@ from encryptedstats.crypto.packing import (
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import Cure, NoiseError
 
-# Bits that packs should leave, so that the results of so many parts of a table (2 to this power)
-# can be added up encrypted.
+# Bits that packs leave, so that 2^4 results of parts of a table can be added up encrypted.
 ROOM_FOR_ADDING = 4.0
-_FLOOR = (
-    3.0  # bits that rounding has to leave at the level that plain models' answers are stored at ...
-)
-# ... so that what has these bits left is still proven to decrypt there: 2^-3 + 2^-1.5 < 1/2
+# Bits that rounding leaves at the resting level. A result with _ROOM bits to spare before is then
+# still proven to decrypt there: 2^-3 + 2^-1.5 < 1/2.
+_FLOOR = 3.0
 _ROOM = 1.5
 
 
 def room_for(parts: int, *, flooded: bool = False) -> float:
-    """Bits that packs have to leave where the results of so many parts of a table will be added up;
-    flooding is by whole bits.
+    """Return the bits that packs must leave if results of this many parts will be added up.
+
+    Flooding is by whole bits.
     """
     bits = math.log2(max(1, parts))
     return max(ROOM_FOR_ADDING, float(math.ceil(bits)) if flooded else bits)
@@ -53,30 +50,28 @@ def room_for(parts: int, *, flooded: bool = False) -> float:
 
 @dataclass(frozen=True)
 class NoiseReport:
-    """A proof that a circuit decrypts: the way it is lowered, and the bits to spare of its worst
-    output.
+    """A proof that a circuit decrypts: its schedule, and the noise budget of its worst output.
 
     ``pack`` bounds the noise of packs, which are ``flooded`` or not.
     """
 
-    way: Way
+    schedule: Schedule
     budget: float
     pack: Noise | None = None
     flooded: bool = False
 
     @property
     def strategy(self) -> Strategy:
-        """What is done about growing ciphertexts."""
-        return self.way.strategy
+        return self.schedule.strategy
 
     @property
     def width(self) -> int:
-        """Totals in a pack."""
-        return self.way.width
+        """Return the number of totals in a pack."""
+        return self.schedule.width
 
     def with_width(self, width: int) -> NoiseReport:
-        """The same for packs of so many totals: no more than it was made for."""
-        return replace(self, way=replace(self.way, width=width))
+        """Return the proof for narrower packs."""
+        return replace(self, schedule=replace(self.schedule, width=width))
 
 
 def read_noise(
@@ -88,16 +83,16 @@ def read_noise(
 ) -> NoiseReport:
     """Return the proof for the cheapest strategy that has one.
 
-    ``n_outputs`` says how many are packed, if some stand for more. With ``quick``, rows are proven
-    for the cheapest strategy or not at all, and nobody finds out why not.
+    ``n_outputs`` is the number of packed outputs, if some stand for several. With ``quick``, rows
+    are proven for the cheapest strategy only, and the error gives no reason.
 
     Raises
     ------
     NoiseError
-        Where there is none; it names the node that binds and what it would take.
+        If there is no proof; it names the binding node and a remedy.
     """
     shapes, n_outputs = find_shapes(tuple(outputs)), n_outputs or len(outputs)
-    settled = replace(setting, flooded=setting.floods, beside=setting.interleaved)
+    settled = replace(setting, flooded=setting.floods, n_interleaved=setting.count_interleaved())
     tried = strategies(setting.parameters)[: 1 if quick and setting.form == ROWS else None]
     reports = _read_ways(shapes, n_outputs, settled, tried)
     proven = [report for report in reports if report.budget >= 1.0]
@@ -110,18 +105,18 @@ def read_noise(
     raise NoiseError(*trial.refusal(best), code="not-proven")
 
 
-# A plan proves what it found once more when it compiles it.
+# Cached, because a plan proves its parameters once when it searches and once when it compiles.
 @lru_cache(maxsize=16)
 def _read_ways(
     shapes: Shapes, n_outputs: int, setting: Setting, tried: tuple[Strategy, ...]
 ) -> tuple[NoiseReport, ...]:
-    """Report what each strategy would leave; where packs are not computed on with, up to the first
-    that is proven.
+    """Report on each strategy; stop at the first proof unless later stages compute with
+    the packs.
     """
     trial, reports = _Trial(shapes.collapsed, n_outputs, setting), list[NoiseReport]()
     needs_all = setting.form == PACKED and setting.parameters.kept_primes is not None
     for strategy in tried:
-        reports.append(trial.report(setting.way(strategy)))
+        reports.append(trial.report(setting.schedule(strategy)))
         if reports[-1].budget >= 1.0 and not needs_all:
             break
     return tuple(reports)
@@ -130,22 +125,22 @@ def _read_ways(
 def prove_rows(
     outputs: Sequence[Expression], setting: Setting, *, quick: bool = False
 ) -> NoiseReport:
-    """Return the proof for rows beside totals out of given packs; without totals, at the lowest
-    level that has one.
+    """Return the proof for results over rows, which may use totals of given packs.
 
-    Without totals the numbers of a model are coefficients. Then there must be room to store the
-    results at the level where those of any such model are. Flooded rows leave room for what the
-    members of a joint key add when they open the answers: these end where there is some.
+    Without given packs the model is decrypted and its numbers are coefficients. Its results are
+    stored at one level for all such models, so there must be room for that; columns begin at the
+    lowest level with a proof. Flooded results leave room for the flooding of the members of a
+    joint key.
 
     Raises
     ------
     NoiseError
-        Where there is none.
+        If there is no proof.
     """
-    parameters, given = setting.parameters, setting.given
+    parameters, packs = setting.parameters, setting.packs
     model = parameters.noise
     levels = (
-        [max(noise.level for _, noise in given)] if given else range(resting_level(model), -1, -1)
+        [max(noise.level for _, noise in packs)] if packs else range(resting_level(model), -1, -1)
     )
     failure: NoiseError | None = None
     end = flooding_level(parameters) if setting.flooded else None
@@ -156,10 +151,10 @@ def prove_rows(
         except NoiseError as error:
             failure = error
         else:
-            if given:
+            if packs:
                 return report
             if report.budget >= _ROOM:
-                return replace(report, way=replace(report.way, end=resting_level(model)))
+                return replace(report, schedule=replace(report.schedule, end=resting_level(model)))
             failure = NoiseError(
                 f"not proven to decrypt with {_ROOM} bits to spare", code="not-proven"
             )
@@ -167,16 +162,18 @@ def prove_rows(
 
 
 def resting_level(model: NoiseModel) -> int:
-    """Where answers of plain models are stored: as few primes as leave room above what rounding
-    does to any ciphertext.
+    """Return the level at which answers of decrypted models are stored.
+
+    It has as few primes as leave room above the rounding noise.
     """
     levels = range(model.levels - 1, 0, -1)
     return next((level for level in levels if model.budget(model.rounding(2, level)) >= _FLOOR), 0)
 
 
 def flooding_level(parameters: Parameters) -> int:
-    """Where answers for rows end that the members of a joint key open: as few primes as leave room
-    for flooding above rounding.
+    """Return the level at which answers for rows are stored under a joint key.
+
+    It has as few primes as leave room for flooding above the rounding noise.
     """
     model = parameters.noise
     levels = range(model.levels - 1, 0, -1)
@@ -188,8 +185,9 @@ def flooding_level(parameters: Parameters) -> int:
 
 
 def resting_noise(model: NoiseModel) -> Noise:
-    """As much noise as is proven to decrypt at the resting level: what is said of every plain
-    model's answers.
+    """Return the most noise that is proven to decrypt at the resting level.
+
+    All answers of decrypted models state it, so that it tells nothing of their coefficients.
     """
     level = resting_level(model)
     return Noise(2.0 ** (model.budget(Noise(1.0, level=level)) - 1.001), level=level)
@@ -198,17 +196,17 @@ def resting_noise(model: NoiseModel) -> Noise:
 def lowest_start(
     outputs: Sequence[Expression], setting: Setting, report: NoiseReport
 ) -> NoiseReport:
-    """Return the proof with columns begun at the lowest level that leaves packs about as little
-    noise: deeper computations have left primes to spare.
+    """Return a proof with columns at the lowest level that leaves packs about as little noise.
 
-    Not where switching leaves factors: totals of different degree would have different ones, and
-    those who compute on with them would pay for it.
+    Deeper computations under the same keys leave primes to spare. The report is returned as it is
+    if switching leaves correction factors: totals of different degree would have different ones,
+    and later stages would pay for them.
     """
     parameters = setting.parameters
     if (
         parameters.kept_primes is None
         or report.pack is None
-        or report.way.strategy != FLAT
+        or report.schedule.strategy != FLAT
         or parameters.has_factors
     ):
         return report
@@ -217,7 +215,7 @@ def lowest_start(
         setting.layout,
         setting.with_secret_key,
         flooded=report.flooded,
-        beside=report.way.beside,
+        n_interleaved=report.schedule.n_interleaved,
     )
     for level in range(len(parameters.data_moduli) - packing_primes(parameters) - 1, 0, -1):
         try:
@@ -226,7 +224,7 @@ def lowest_start(
             continue
         if (
             found.pack is not None
-            and replace(found.way, level=0) == replace(report.way, level=0)
+            and replace(found.schedule, level=0) == replace(report.schedule, level=0)
             and found.pack.flat + found.pack.peak <= 2 * (report.pack.flat + report.pack.peak)
         ):
             return found
@@ -234,9 +232,7 @@ def lowest_start(
 
 
 def _least_noisy(reports: Sequence[NoiseReport]) -> NoiseReport:
-    """Where packs are computed on with: the cheapest way (the first) that leaves about as little
-    noise in them as any.
-    """
+    """Return the first, hence cheapest, report whose packs have about as little noise as any."""
     noises = [
         math.inf if report.pack is None else report.pack.flat + report.pack.peak
         for report in reports
@@ -247,12 +243,10 @@ def _least_noisy(reports: Sequence[NoiseReport]) -> NoiseReport:
 
 
 def noisiest_outputs(outputs: Sequence[Expression], setting: Setting) -> list[Expression]:
-    """Return the output with the most noise for each size and level of a result, by the cheapest
-    strategy.
-    """
-    alone = Setting(setting.parameters, setting.layout, setting.with_secret_key, beside=1)
+    """Return the noisiest output for each size and level of a result, by the cheapest strategy."""
+    alone = Setting(setting.parameters, setting.layout, setting.with_secret_key, n_interleaved=1)
     cheapest = strategies(setting.parameters)[0]
-    found = Lowering(alone.rules, alone, alone.way(cheapest)).outputs(outputs)
+    found = Lowering(alone.rules, alone, alone.schedule(cheapest)).outputs(outputs)
     worst: dict[tuple[int, int], tuple[float, Expression]] = {}
     for output, result in zip(outputs, found, strict=True):
         noise = result.step.noise
@@ -263,15 +257,16 @@ def noisiest_outputs(outputs: Sequence[Expression], setting: Setting) -> list[Ex
 
 
 def strategies(parameters: Parameters) -> tuple[Strategy, ...]:
-    """What can be done about growing ciphertexts, cheapest first. A BFV product costs more with
-    every polynomial, so there is only one way for it.
+    """Return the strategies, cheapest first.
+
+    BFV has only one, because each further polynomial makes its products more expensive.
     """
     return (FLAT, LEVELLED) if parameters.scheme == "bgv" else (LEVELLED,)
 
 
 @dataclass(frozen=True)
 class _Trial:
-    """Some outputs that are tried to be proven."""
+    """One attempt to prove some outputs."""
 
     outputs: list[Expression]
     n_outputs: int
@@ -289,56 +284,58 @@ class _Trial:
     def flooded(self) -> bool:
         return self.setting.floods
 
-    def _lowering(self, way: Way) -> Lowering:
-        return Lowering(self.rules, self.setting, way)
+    def _lowering(self, schedule: Schedule) -> Lowering:
+        return Lowering(self.rules, self.setting, schedule)
 
-    def report(self, way: Way) -> NoiseReport:
-        """What a way would leave, proven or not."""
+    def report(self, schedule: Schedule) -> NoiseReport:
+        """Report on a schedule, proven or not."""
         parameters = self.setting.parameters
-        lowering = self._lowering(replace(way, beside=1) if self.form == PACKED else way)
+        lowering = self._lowering(
+            replace(schedule, n_interleaved=1) if self.form == PACKED else schedule
+        )
         found = lowering.outputs(self.outputs)
         noises = {lowering.relinearise(output.step).noise for output in found}
         budget = min(map(parameters.noise.budget, noises))
         if self.form == ROWS and self.flooded:
-            return NoiseReport(way, min(budget, self._flooded_rows(lowering, found)), flooded=True)
+            return NoiseReport(
+                schedule, min(budget, self._flooded_rows(lowering, found)), flooded=True
+            )
         if self.form != PACKED:
-            done = found if self.form == ROWS else lowering.finished(self.form, found).outputs
+            done = found if self.form == ROWS else lowering.finish(self.form, found).outputs
             noises |= {lowering.relinearise(output.step).noise for output in done}
-            return NoiseReport(way, min(map(parameters.noise.budget, noises)))
+            return NoiseReport(schedule, min(map(parameters.noise.budget, noises)))
         width = max(
             parameters.copies, 1 << packing_levels(min(self.n_outputs, parameters.ring_degree))
         )
-        way = replace(way, width=width)
+        schedule = replace(schedule, width=width)
         worst = _worst_of_each_form(found)
-        if way.beside > 1:
-            worst = [_all_side_by_side(self.rules, worst, way.beside)]
+        if schedule.n_interleaved > 1:
+            worst = [_bound_interleaved(self.rules, worst, schedule.n_interleaved)]
         try:
-            packs = {pack.noise for pack in lowering.finished(PACKED, worst).packs}
+            packs = {pack.noise for pack in lowering.finish(PACKED, worst).packs}
         except NoiseError:
-            return NoiseReport(way, min(budget, 0.0))
+            return NoiseReport(schedule, min(budget, 0.0))
         model = packing_model(parameters, packing_primes(parameters))
         if self.flooded:
             zero = encrypted_zero_noise(parameters)
             packs = {flooded_noise(model, noise, zero) for noise in packs}
         largest = Noise(max(noise.flat for noise in packs), max(noise.peak for noise in packs))
-        return NoiseReport(way, min(budget, *map(model.budget, packs)), largest, self.flooded)
+        return NoiseReport(schedule, min(budget, *map(model.budget, packs)), largest, self.flooded)
 
     def _flooded_rows(self, lowering: Lowering, found: Sequence[Output]) -> float:
-        """The bits to spare of answers for rows once the members of a joint key have flooded them,
-        at the level they end at.
-        """
+        """Return the noise budget of answers for rows after the members' flooding."""
         parameters = self.setting.parameters
         model = parameters.noise
         try:
-            ends = {lowering.ended(model, output.step).noise for output in found}
+            ends = {lowering.reduce_row(model, output.step).noise for output in found}
         except NoiseError:
             return 0.0
         return min(model.budget(flooded_unpacked_noise(parameters, end)) for end in ends)
 
     def refusal(self, best: NoiseReport) -> tuple[object, ...]:
-        """Why there is no proof: the node that binds, and what it would take."""
-        binding = self._binding_node(best.way)
-        what = f"its results cannot be brought into {self.form} form"
+        """Explain why there is no proof: the binding node and a remedy."""
+        binding = self._binding_node(best.schedule)
+        what = f"its results have too much noise in the {self.form} form"
         cure: tuple[object, ...] = (
             ". ",
             Cure("plan", "es.plan(...)"),
@@ -347,26 +344,24 @@ class _Trial:
         if binding is not None:
             what = f"the binding step is {binding!r}"
         elif self.flooded:
-            what = (
-                "rows that others encrypted are hidden from who opens a result by noise, and "
-                "there is no room for it"
-            )
+            what = "there is no room for the flooding that hides rows of contributors"
             cure = (
                 ". Plan for such rows, ",
-                Cure("plan for rows of others", "es.plan(..., by_others=True)"),
+                Cure("plan for contributors", "es.plan(..., by_others=True)"),
             )
         elif self.form == PACKED:
             cure = (Cure("other form", ", form='slots' may do"), *cure)
         return (
-            f"this circuit, {depth_of(self.outputs)} products deep over {self.setting.layout.n_rows:,} "
+            f"this circuit, {depth_of(self.outputs)} products deep over "
+            f"{self.setting.layout.n_rows:,} "
             "rows, could not be proven to "
             f"decrypt with {self.setting.parameters!r}: {what}",
             *cure,
         )
 
-    def _binding_node(self, way: Way) -> Expression | None:
-        """The first node (in order of computation) that is not proven to decrypt."""
-        lowering, model = self._lowering(way), self.setting.parameters.noise
+    def _binding_node(self, schedule: Schedule) -> Expression | None:
+        """Return the first node, in order of computation, that is not proven to decrypt."""
+        lowering, model = self._lowering(schedule), self.setting.parameters.noise
         lowering.outputs(self.outputs)
         for node in in_order(self.outputs):
             step = lowering.totals[node].step if node.is_total else lowering.rows[node]
@@ -376,9 +371,7 @@ class _Trial:
 
 
 def _worst_of_each_form(outputs: Sequence[Output]) -> list[Output]:
-    """One total above all that have the same size and level: what can be packed from it can be from
-    any of them.
-    """
+    """Return for each size and level one total with at least the noise of all outputs."""
     worst: dict[tuple[int, int], Noise] = {}
     for noise in {output.step.noise for output in outputs}:
         known = worst.get((noise.size, noise.level), noise)
@@ -387,13 +380,13 @@ def _worst_of_each_form(outputs: Sequence[Output]) -> list[Output]:
     return [Output(Step(SUM, (), None, noise, is_total=True)) for noise in worst.values()]
 
 
-def _all_side_by_side(rules: NoiseRules, worst: Sequence[Output], beside: int) -> Output:
-    """One total above what any so many of these are, side by side."""
+def _bound_interleaved(rules: NoiseRules, worst: Sequence[Output], n_interleaved: int) -> Output:
+    """Return a total with at least the noise of any interleaving of these."""
     level = max(output.step.level for output in worst)
     noises = [rules.switch(output.step.noise, level) for output in worst]
     noise = replace(
         max(noises, key=lambda noise: noise.size),
-        flat=beside * max(noise.flat for noise in noises),
-        peak=beside * max(noise.peak for noise in noises),
+        flat=n_interleaved * max(noise.flat for noise in noises),
+        peak=n_interleaved * max(noise.peak for noise in noises),
     )
     return Output(Step(SUM, (), None, noise, is_total=True))

@@ -1,6 +1,4 @@
-"""Encrypted numbers: what comes back from an evaluation, totals or numbers of every row, opened by
-the owner alone.
-"""
+"""Encrypted numbers: the result of an evaluation, totals or numbers of every row."""
 
 from __future__ import annotations
 
@@ -61,27 +59,25 @@ from encryptedstats.storage.objects import load_file, save_file
 
 NUMBERS_KIND: Final = "encrypted numbers"
 _FORMS: Final = (PACKED, REPLICATED, SLOTS, ROWS)
-CUT: Final = "cut"  # the section of a file that says in which shards its numbers were computed
+CUT: Final = "cut"  # the section of a file that lists the shards of its numbers
 MAX_NUMBERS: Final = 1 << 24
 MAX_OUTPUTS: Final = 1 << 16  # of every row
 _DIGEST_LENGTH: Final = 64
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _MAX_SHIFT: Final = 1 << 12  # bits
 NO_ROOM_FOR_FLOODING: Final = (
-    "rows that others encrypted are hidden from who opens a result by noise, and these keys leave "
-    "no room for it: make keys for "
-    "such rows, ",
-    Cure("keys for rows of others", "es.Owner(es.plan(..., by_others=True))"),
+    "these keys leave no room for the noise that hides rows of contributors from the receiver: "
+    "make keys with ",
+    Cure("keys for contributors", "es.Owner(es.plan(..., by_others=True))"),
 )
 
 
 @dataclass(frozen=True)
 class NumberFacts:
-    """What is publicly known of one number: between which it lies, and how it is to be read.
+    """The public facts of one number: its bounds, and how it is read after decryption.
 
-    What decrypts, the sum over the slots of a total, plus ``offset`` is the number times
-    ``factor``, modulo t. ``stored`` says what the number is of those that were asked for: see
-    :mod:`encryptedstats.circuits.passes.digits`.
+    The sum over the decrypted slots, plus ``offset``, is the number times ``factor``, modulo t.
+    ``stored`` relates it to a requested total: see :mod:`encryptedstats.circuits.passes.digits`.
     """
 
     low: int
@@ -101,14 +97,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Cut:
-    """How totals were computed in shards, so that they can be computed again in the same way.
+    """The shards in which totals were computed, so that they can be computed again alike.
 
     Attributes
     ----------
     blocks : tuple of int
-        Where each shard ends, counted in blocks of the table; the last number is all of them.
+        The blocks after which shards end; the last is the number of blocks.
     totals : tuple of int
-        Where each range of totals ends; the last number is all of them.
+        The totals after which ranges of totals end; the last is the number of totals.
     width : int
         Totals in a pack.
     """
@@ -123,7 +119,7 @@ class Cut:
 
 
 def read_cut(file: Container, name: str = CUT) -> Cut | None:
-    """Read how a result was computed in shards; None where the file has no such section."""
+    """Read the shards of a result; None if the file has no such section."""
     if name not in file.sections:
         return None
     found = file.read_list(name)
@@ -145,43 +141,43 @@ def _are_stops(stops: Sequence[Any]) -> bool:
 
 
 def pieces_of(stops: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the first and the one after the last of each piece that ends at these stops."""
+    """Return start and stop of each piece."""
     return list(pairwise([0, *stops]))
 
 
 class EncryptedNumbers:
-    """Integers under encryption. ``owner.open`` gives totals as a list, numbers of rows as an
-    array (rows, numbers).
+    """Encrypted integers.
 
+    ``owner.open`` returns totals as a list, and numbers of rows as an array (rows, numbers).
     Results of the same computation on different rows can be added and subtracted.
 
     Parameters
     ----------
     keys : PublicKeys
     form : "packed", "replicated", "slots" or "rows"
-        Many totals in a ciphertext; each in all slots of one, or unsummed; or numbers of every row,
-        0 in slots without a row.
+        Many totals in a ciphertext; one total in all slots of a ciphertext, or unsummed; or numbers
+        of every row, 0 in slots without a row.
     facts : sequence of NumberFacts
-        One for each total, or each number that all rows have.
+        One for each total, or for each number of a row.
     parts : sequence of Part
-        The ciphertexts: packs, or one a total, or for each number one a chunk of rows.
+        The ciphertexts: packs, or one for each total, or one for each number and chunk of rows.
     width : int
-        Totals in a pack.
+        Totals in a pack; of totals in slots the lanes, each of which has a number of its own.
     counts : sequence of int
-        Rows of each chunk, where the numbers are of rows.
+        Rows of each chunk, for numbers of rows.
     schema_digest : str, optional
-        Of the rows, by which their owner knows the schema again; opaque here.
+        An opaque digest by which the owner finds the schema of the rows.
     flooded : bool, optional
-        For rows of others, whether noise hides them from the receiver; None for one's own.
+        Whether noise hides rows of contributors from the receiver; None for the owner's rows.
     circuit : str, optional
-        A digest of what was computed: only the same adds up.
+        A digest of the circuit; only equal circuits can be added.
     places : sequence of int
-        Where every packed total is, counted through all packs; in order, by default.
+        The place of every packed total, counted through all packs; in order, by default.
 
     Attributes
     ----------
     cut : Cut or None
-        The shards that they were computed in; None where all rows were evaluated at once.
+        The shards of the computation; None if all rows were evaluated at once.
     """
 
     def __init__(
@@ -209,17 +205,21 @@ class EncryptedNumbers:
         self.flooded = flooded
         self.circuit = circuit
         self.cut: Cut | None = None
-        #: Of the program that computed them; of a sum, see `program.add_digests`.
+        #: The digest of the program that computed them; of a sum, see `program.add_digests`.
         self.program_digest: str | None = None
-        #: Whether the file of numbers of rows names it. It must not where the program holds the
-        #: numbers of an opened model: a hash of them could be guessed.
+        #: Whether the file of numbers of rows names the program. It must not if the program holds
+        #: the numbers of a decrypted model, because these could be guessed from a hash.
         self.names_program = False
-        self.checkpoints: tuple[
-            str | os.PathLike[str], ...
-        ] = ()  # all that is stored of them, until they are saved
+        #: Checkpoints to remove once the numbers are saved.
+        self.checkpoints: tuple[str | os.PathLike[str], ...] = ()
 
     def __len__(self) -> int:
         return sum(2 if facts.stored.base else not facts.stored.shift for facts in self.facts)
+
+    @property
+    def lanes(self) -> int:
+        """How many numbers each total is; 1 but for totals in slots."""
+        return self.width if self.form == SLOTS else 1
 
     @property
     def n_places(self) -> int:
@@ -227,16 +227,20 @@ class EncryptedNumbers:
         return 1 + max(self.places, default=-1)
 
     def in_parts(self, stored: Sequence[Stored]) -> EncryptedNumbers:
-        """The same numbers as parts of others, or as two in one."""
+        """Mark the numbers as digits or pairs of requested totals."""
         self.facts = tuple(
-            replace(facts, stored=one) for facts, one in zip(self.facts, stored, strict=True)
+            facts if facts.stored == one else replace(facts, stored=one)
+            for facts, one in zip(self.facts, stored, strict=True)
         )
         return self
 
     def repeat(self, positions: Sequence[int]) -> EncryptedNumbers:
-        """Return the same ciphertexts for more totals: number k is the one at ``positions[k]``."""
+        """Return the same ciphertexts for more totals: number k is at ``positions[k]``."""
         facts, places = [self.facts[k] for k in positions], [self.places[k] for k in positions]
-        return self._with(facts=tuple(facts), places=tuple(places))
+        if self.form == PACKED:
+            return self._with(facts=tuple(facts), places=tuple(places))
+        parts = tuple(self.parts[k] for k in positions)
+        return self._with(facts=tuple(facts), places=tuple(range(len(facts))), parts=parts)
 
     def _with(self, **changes: Any) -> EncryptedNumbers:
         """Return the same numbers with other attributes."""
@@ -245,8 +249,9 @@ class EncryptedNumbers:
         return made
 
     def most(self, place: int) -> int | None:
-        """How large one of the numbers that were asked for can be; None where that is not known: of
-        the second of two in one, of those in parts, and where something was taken off.
+        """Return a bound on a requested number; None if none is known.
+
+        None is known for digits, for the second of a pair, and after subtractions.
         """
         number = 0
         for facts, after in zip(self.facts, (*self.facts[1:], None), strict=True):
@@ -260,27 +265,27 @@ class EncryptedNumbers:
 
     @property
     def are_whole(self) -> bool:
-        """Whether each is one of those that were asked for, no part of one and no two in one."""
+        """Return whether no number is a digit or a pair of requested totals."""
         return all(facts.stored == WHOLE for facts in self.facts)
 
     @property
     def n_rows(self) -> int:
-        """Number of rows that they are of; 0 for totals."""
+        """Return the number of rows; 0 for totals."""
         return sum(self.counts)
 
     def chunks_of(self, number: int) -> tuple[Part, ...]:
-        """The ciphertexts of one number of all rows, one a chunk."""
+        """Return the ciphertexts of one number of all rows, one for each chunk."""
         n_chunks = len(self.counts)
         return self.parts[number * n_chunks : (number + 1) * n_chunks]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
+        """Return the bytes of memory."""
         return sum(part.residues.nbytes for part in self.parts)
 
     @property
     def _engine(self) -> Engine:
-        """Packs live in the packing context, everything else in that of the keys."""
+        """Return the packing context for packs, else the context of the keys."""
         return (
             engine_for(packing_parameters(self.keys.parameters))
             if self.form == PACKED
@@ -303,10 +308,10 @@ class EncryptedNumbers:
     # --------------------------------------------------------------------------------------------
 
     def __add__(self, other: EncryptedNumbers) -> EncryptedNumbers:
-        return self._of_same_circuit(other).combined(other, 1)
+        return self._of_same_circuit(other).combine(other, 1)
 
     def __sub__(self, other: EncryptedNumbers) -> EncryptedNumbers:
-        return self._of_same_circuit(other).combined(other, -1)
+        return self._of_same_circuit(other).combine(other, -1)
 
     def _of_same_circuit(self, other: EncryptedNumbers) -> EncryptedNumbers:
         if self.circuit != other.circuit:
@@ -315,14 +320,12 @@ class EncryptedNumbers:
             )
         return self
 
-    def combined(self, other: EncryptedNumbers, sign: int) -> EncryptedNumbers:
-        """The sum (1) or difference (-1) with the same totals of other rows, for who knows that
-        they mean the same.
-        """
+    def combine(self, other: EncryptedNumbers, sign: int) -> EncryptedNumbers:
+        """Add (1) or subtract (-1) totals of other rows; the caller knows that they match."""
         self.keys.check_same(other.keys)
         if ROWS in (self.form, other.form):
             raise ArgumentError(
-                "numbers of rows are not added up: results that add up are totals",
+                "numbers of rows cannot be added up, only totals can",
                 code="rows-not-added",
             )
         if self._way_of_storing() != other._way_of_storing():
@@ -330,7 +333,7 @@ class EncryptedNumbers:
                 "results of different circuits or forms cannot be added", code="different-forms"
             )
         digest = join_digests(self.schema_digest, other.schema_digest)
-        facts = [_added(a, b, sign) for a, b in zip(self.facts, other.facts, strict=True)]
+        facts = [_add_facts(a, b, sign) for a, b in zip(self.facts, other.facts, strict=True)]
         largest = max(max(abs(f.low), abs(f.high)) for f in facts)
         if largest > self.keys.parameters.max_value:
             raise OverflowError(
@@ -343,9 +346,9 @@ class EncryptedNumbers:
         )
         if crowded is not None:
             raise OverflowError(
-                f"the sum could reach ±{crowded.rest:,}, and with these keys two totals travel as "
-                "one where both are below "
-                f"±{crowded.base // 2:,}: open before adding, or plan for all rows together"
+                f"the sum could reach ±{crowded.rest:,}, and these keys send two totals as one, "
+                f"which is exact below ±{crowded.base // 2:,}: open before adding, or plan for all "
+                "rows together"
             )
         model = self._model()
         parts = []
@@ -354,7 +357,7 @@ class EncryptedNumbers:
             noise = model.add(model.switch(a.noise, level), model.switch(b.noise, level))
             if not model.decrypts(noise):
                 raise NoiseError(
-                    "so many results added up could not be proven to decrypt any more: ",
+                    "the sum of these results is not proven to decrypt: ",
                     Cure("open before adding", "decrypt some of them"),
                 )
             parts.append(Part(self._combine_ciphertexts(a, b, level, sign), noise))
@@ -386,8 +389,7 @@ class EncryptedNumbers:
         engine = self._engine
         if engine.parameters.switch_factor(min(a.noise.level, b.noise.level), level) != 1:
             raise ArgumentError(
-                "results that were brought down differently cannot be added: they have different "
-                "factors",
+                "results with different correction factors cannot be added",
                 code="different-factors",
             )
         x, y = (
@@ -404,23 +406,21 @@ class EncryptedNumbers:
             if "transparent" not in str(error):
                 raise
             raise ArgumentError(
-                "these results are made of the same ciphertexts: nothing is left of them but zeros",
+                "these results have the same ciphertexts, so their difference is 0 and hides "
+                "nothing",
                 code="same-ciphertexts",
             ) from error
 
     def check_decrypts(self) -> None:
-        """Refuse what the noise that was tracked on the way does not prove to decrypt, whatever was
-        proven beforehand.
-        """
+        """Refuse numbers whose tracked noise does not prove that they decrypt."""
         if not all(self._model().decrypts(part.noise) for part in self.parts):
             raise NoiseError(
-                "these numbers are not proven to decrypt: the proof they were computed with was "
-                "for others",
+                "these numbers are not proven to decrypt: their proof was for another circuit",
                 code="not-proven",
             )
 
     def equals(self, other: EncryptedNumbers) -> bool:
-        """Whether both are the same, residue for residue, and are said to be of the same size."""
+        """Return whether both have the same residues and facts."""
         same = (self.form, self.width, self.facts, self.counts, self.places, len(self.parts))
         return same == (
             other.form,
@@ -435,17 +435,16 @@ class EncryptedNumbers:
         )
 
     def packs(self) -> list[tuple[Residues, Noise]]:
-        """The ciphertexts as the members of a joint key open them, each with its noise under the
-        primes that it has: packed totals, or votes. These hold their numbers and zeros; what is in
-        another form holds more, and is refused.
+        """Return the ciphertexts that members of a joint key open, each with its noise.
+
+        These are packed totals or votes. Other forms hold more than their numbers and are refused.
         """
         if self.form not in (PACKED, ROWS) or (
             self.form == PACKED and any(part.noise.level for part in self.parts)
         ):
             raise ArgumentError(
-                "members of a joint key open packed totals and votes and nothing else, and this "
-                f"is in the form {self.form!r}: the "
-                "rows that totals are of are never opened",
+                "members of a joint key open packed totals and votes only, and this result has the "
+                f"form {self.form!r}, which shows rows",
                 code="form-not-opened",
             )
         return [(part.residues, part.noise.at(0)) for part in self.parts]
@@ -453,7 +452,7 @@ class EncryptedNumbers:
     def with_packs(
         self, keys: PublicKeys, packs: Sequence[tuple[Residues, Noise]]
     ) -> EncryptedNumbers:
-        """The same numbers under other keys."""
+        """Return the same numbers under other keys."""
         parts = [
             Part(residues, noise.at(len(self._engine.parameters.data_moduli) - residues.shape[1]))
             for residues, noise in packs
@@ -469,18 +468,19 @@ class EncryptedNumbers:
         )
 
     def with_flooding(self) -> EncryptedNumbers:
-        """The same totals, hidden from who opens them in all but their values: see
-        :mod:`encryptedstats.crypto.flooding`.
+        """Return the same totals with noise that hides everything but their values.
+
+        See :mod:`encryptedstats.crypto.flooding`.
         """
         if self.form != PACKED:
             raise ArgumentError(
-                f"totals in form {self.form!r} cannot be flooded: only packs hold nothing beside "
-                "their totals",
+                f"totals in form {self.form!r} cannot be flooded, because they hold more than "
+                "totals: choose form='packed'",
                 code="not-packed",
             )
         if any(part.noise.level for part in self.parts):
             raise ArgumentError(
-                "packs that were switched down cannot be flooded: flood them as they come",
+                "packs cannot be flooded after modulus switching: flood them first",
                 code="switched-down",
             )
         keys, model = self.keys, self._model()
@@ -511,10 +511,10 @@ class EncryptedNumbers:
     def to_container(
         self, kind: str = NUMBERS_KIND, fields: dict[str, Any] | None = None
     ) -> Container:
-        """As a checked envelope of bytes; ``fields`` are for those who store more with it."""
+        """Return the file of the numbers; ``fields`` are stored with them."""
         parameters = self.keys.parameters
         sections = {
-            "numbers": json.dumps([_listed_facts(f) for f in self.facts]).encode(),
+            "numbers": json.dumps([_list_facts(f) for f in self.facts]).encode(),
             "chunks": json.dumps(list(self.counts)).encode(),
             "places": json.dumps(list(self.places)).encode(),
             "noise": json.dumps(
@@ -536,7 +536,7 @@ class EncryptedNumbers:
 
     @classmethod
     def from_container(cls, file: Container, keys: PublicKeys) -> EncryptedNumbers:
-        """The inverse, with every check."""
+        """Read and check the numbers of a file."""
         check_belongs(file, keys)
         form, parameters = file.expect("form", str), keys.parameters
         if form not in _FORMS:
@@ -544,17 +544,17 @@ class EncryptedNumbers:
         width = file.expect("width", int)
         if not 1 <= width <= parameters.ring_degree or width & (width - 1):
             raise FileFormatError(
-                f"results with {width} totals in a ciphertext cannot be", code="impossible-width"
+                f"{width} totals in a ciphertext are impossible", code="impossible-width"
             )
         counts = file.read_list("chunks")
         if not all(type(count) is int and 0 < count <= parameters.slots for count in counts):
             raise FileFormatError(
-                "the chunks of the results have impossible numbers of rows",
+                "the chunks of the results have an impossible number of rows",
                 code="impossible-row-counts",
             )
         if bool(counts) != (form == ROWS):
             raise FileFormatError(
-                "the results have rows where there are totals, or none where there should be",
+                "the results are totals with rows, or numbers of rows without any",
                 code="rows-form-mismatch",
             )
         facts = [_read_facts(entry, parameters) for entry in file.read_list("numbers")]
@@ -564,7 +564,7 @@ class EncryptedNumbers:
         are_numbers = all(type(place) is int for place in places)
         if not are_numbers or len(places) != len(facts) or distinct != set(range(len(distinct))):
             raise FileFormatError(
-                "the places of the results are not one for each", code="places-mismatch"
+                "the results do not have one place for each number", code="places-mismatch"
             )
         if form != PACKED and len(distinct) != len(facts):
             raise FileFormatError("results that are not packed share places", code="shared-places")
@@ -601,12 +601,12 @@ class EncryptedNumbers:
             counts=counts,
             places=places,
         )
-        numbers.cut = _checked_cut(read_cut(file), numbers)
+        numbers.cut = _check_cut(read_cut(file), numbers)
         numbers.program_digest = _read_program_digest(file)
         return numbers
 
     def _n_parts(self) -> int:
-        """How many ciphertexts there have to be."""
+        """Return the number of ciphertexts."""
         if self.form == PACKED:
             return math.ceil(self.n_places / self.width)
         return len(self.facts) * (len(self.counts) if self.form == ROWS else 1)
@@ -617,7 +617,7 @@ class EncryptedNumbers:
         self.drop_checkpoints()
 
     def drop_checkpoints(self) -> None:
-        """Remove the checkpoints that they were computed with: for who has stored them."""
+        """Remove the checkpoints of numbers that are stored."""
         for checkpoint in self.checkpoints:
             drop_checkpoint(checkpoint)
         self.checkpoints = ()
@@ -641,14 +641,16 @@ def _read_program_digest(file: Container) -> str | None:
     return digest
 
 
-def _checked_cut(cut: Cut | None, numbers: EncryptedNumbers) -> Cut | None:
-    """Refuse ranges that are not all totals in packs of these numbers: no computation
-    was cut so.
-    """
-    if cut is not None and (PACKED, numbers.n_places, numbers.width) != (
-        numbers.form,
-        cut.totals[-1],
-        cut.width,
+def _check_cut(cut: Cut | None, numbers: EncryptedNumbers) -> Cut | None:
+    """Refuse ranges that do not cover all totals of these numbers."""
+    # Equal totals in slots are stored more than once.
+    n_computed = (
+        numbers.n_places if numbers.form == PACKED else 0 if cut is None else cut.totals[-1]
+    )
+    if cut is not None and (
+        numbers.form == ROWS
+        or n_computed > numbers.n_places
+        or (n_computed, numbers.width) != (cut.totals[-1], cut.width)
     ):
         raise FileFormatError(
             "the file has ranges of totals that leave something out, or count it twice",
@@ -663,11 +665,9 @@ def encrypted_numbers(
     facts: Sequence[NumberFacts],
     places: Sequence[int] = (),
 ) -> EncryptedNumbers:
-    """Plain totals, encrypted anew with the public key, as a worker packs them; their facts say
-    between which they lie.
+    """Encrypt plain totals with the public key, packed as by a worker.
 
-    Such ciphertexts are fresh: they hold nothing of any rows but the totals, and are as good as
-    flooded.
+    The ciphertexts are fresh, so they hold nothing but the totals and count as flooded.
     """
     parameters = keys.parameters
     level = len(parameters.data_moduli) - packing_primes(parameters)
@@ -686,9 +686,7 @@ def encrypted_numbers(
 
 
 def numbers_of_all(parts: Sequence[EncryptedNumbers]) -> EncryptedNumbers:
-    """The same numbers of other rows, one behind the other, for who knows that they
-    mean the same.
-    """
+    """Concatenate numbers of rows; the caller knows that they match."""
     first = parts[0]
     counts = [count for part in parts for count in part.counts]
     chunks = [
@@ -711,39 +709,55 @@ def _combine_digests(one: str | None, other: str | None, sign: int) -> str | Non
 
 
 def sum_of_digests(parts: Sequence[EncryptedNumbers]) -> str | None:
-    """Return the program digest of parts together; None where one is not known."""
+    """Return the program digest of all parts together; None if one is not known."""
     known = [part.program_digest for part in parts if part.program_digest is not None]
     return add_digests(known) if len(known) == len(parts) else None
 
 
 @decrypt_value.register(EncryptedNumbers)
 def decrypt_numbers(numbers: EncryptedNumbers, decryptor: Decryptor, *, schema: Any = None) -> Any:
-    """The integers, if they are what their bounds say; they have no names, whatever the schema."""
+    """Return the integers, or raise an error if one is outside its bounds."""
     decryptor.check_own(numbers.keys)
     if numbers.form == ROWS:
-        return _decrypted_rows(numbers, decryptor)
+        return _decrypt_rows(numbers, decryptor)
+    values = decrypt_totals(numbers, decryptor)
+    stored = [facts.stored for facts in numbers.facts]
+    if numbers.lanes == 1:
+        return join_parts(values, stored)
+    of_lanes = [join_parts(values[lane :: numbers.lanes], stored) for lane in range(numbers.lanes)]
+    return [number for total in zip(*of_lanes, strict=True) for number in total]
+
+
+def decrypt_totals(numbers: EncryptedNumbers, decryptor: Decryptor) -> list[int]:
+    """Return totals as they were computed, before digits are joined, and all lanes of each."""
     t = numbers.keys.parameters.plain_modulus
     sums = (
         _packed_sums(numbers, decryptor)
         if numbers.form == PACKED
         else _slot_sums(numbers, decryptor)
     )
-    values = []
-    for index, (value, facts) in enumerate(zip(sums, numbers.facts, strict=True)):
-        number = centre((value + facts.offset) * pow(facts.factor, -1, t), t)
+    values, lanes = [], numbers.lanes
+    of_sums = [facts for facts in numbers.facts for _ in range(lanes)]
+    for index, (value, facts) in enumerate(zip(sums, of_sums, strict=True)):
+        number = read_number(value, facts, t)
         if not facts.low <= number <= facts.high:
             raise ArgumentError(
-                f"total {index} decrypts to {number}, outside the {facts.low} to {facts.high} it "
-                "is proven to keep: "
-                "the result was altered, or does not belong to this computation. It is refused",
+                f"total {index // lanes} decrypts to {number}, outside its proven bounds "
+                f"{facts.low} to {facts.high}: the result was altered, or belongs to another "
+                "computation",
                 code="outside-proven-range",
             )
         values.append(number)
-    return join_parts(values, [facts.stored for facts in numbers.facts])
+    return values
 
 
-def _decrypted_rows(numbers: EncryptedNumbers, decryptor: Decryptor) -> NDArray[Any]:
-    """Shape (rows, numbers), if there is nothing else."""
+def read_number(slot_sum: int, facts: NumberFacts, t: int) -> int:
+    """Return the number, between -t/2 and t/2, of a total whose slots have this sum."""
+    return centre((slot_sum + facts.offset) * pow(facts.factor, -1, t), t)
+
+
+def _decrypt_rows(numbers: EncryptedNumbers, decryptor: Decryptor) -> NDArray[Any]:
+    """Return an array (rows, numbers), or raise an error if padding holds something."""
     engine, t = numbers.keys.engine, numbers.keys.parameters.plain_modulus
     columns = []
     for index, facts in enumerate(numbers.facts):
@@ -752,9 +766,8 @@ def _decrypted_rows(numbers: EncryptedNumbers, decryptor: Decryptor) -> NDArray[
             slots = engine.encoder.decode(decryptor.decrypt(ciphertext_of(engine, part.residues)))
             if slots[count:].any():
                 raise ArgumentError(
-                    f"number {index} decrypts to something in slots that no row has, where "
-                    "results hold zeros: the result was "
-                    "altered, or does not belong to this computation. It is refused",
+                    f"number {index} is not 0 in slots without a row: the result was altered, or "
+                    "belongs to another computation",
                     code="nonzero-padding",
                 )
             values.append(slots[:count].astype(object))
@@ -763,10 +776,9 @@ def _decrypted_rows(numbers: EncryptedNumbers, decryptor: Decryptor) -> NDArray[
         outside = np.flatnonzero((exact < facts.low) | (exact > facts.high))
         if len(outside):
             raise ArgumentError(
-                f"number {index} of row {outside[0]} decrypts to {exact[outside[0]]}, outside the "
-                f"{facts.low} to {facts.high} it "
-                "is proven to keep: the result was altered, or does not belong to this "
-                "computation. It is refused",
+                f"number {index} of row {outside[0]} decrypts to {exact[outside[0]]}, outside its "
+                f"proven bounds {facts.low} to {facts.high}: the result was altered, or belongs to "
+                "another computation",
                 code="outside-proven-range",
             )
         columns.append(exact)
@@ -784,18 +796,28 @@ def _packed_sums(totals: EncryptedNumbers, decryptor: Decryptor) -> list[int]:
 
 def _slot_sums(totals: EncryptedNumbers, decryptor: Decryptor) -> list[int]:
     engine = totals._engine
-    plains = (decryptor.decrypt(ciphertext_of(engine, part.residues)) for part in totals.parts)
-    return [int(engine.encoder.decode(plain).astype(object).sum()) for plain in plains]
+    ciphertexts = (ciphertext_of(engine, part.residues) for part in totals.parts)
+    return [
+        total
+        for ciphertext in ciphertexts
+        for total in _sum_lanes(engine, decryptor.decrypt(ciphertext), totals.lanes)
+    ]
 
 
-def _added(a: NumberFacts, b: NumberFacts, sign: int) -> NumberFacts:
+def _sum_lanes(engine: Engine, plain: Any, lanes: int) -> list[int]:
+    slots = engine.encoder.decode(plain).astype(object).reshape(-1, lanes)
+    sums: list[int] = [int(total) for total in slots.sum(axis=0)]
+    return sums
+
+
+def _add_facts(a: NumberFacts, b: NumberFacts, sign: int) -> NumberFacts:
     low, high = (a.low + b.low, a.high + b.high) if sign > 0 else (a.low - b.high, a.high - b.low)
     stored = replace(a.stored, rest=a.stored.rest + b.stored.rest)
     return replace(a, low=low, high=high, offset=a.offset + sign * b.offset, stored=stored)
 
 
 def _read_parts(data: bytes, noises: Sequence[Noise], engine: Engine) -> list[Part]:
-    """The ciphertexts of a file, one after the other."""
+    """Read the ciphertexts of a file."""
     start, parts = 0, []
     for noise in noises:
         length = engine.parameters.packed_bytes(noise.level)
@@ -803,37 +825,33 @@ def _read_parts(data: bytes, noises: Sequence[Noise], engine: Engine) -> list[Pa
         residues = residues_from_bytes(
             data[start : start + length], kept, engine.parameters.ring_degree
         )
-        ciphertext_of(
-            engine, residues
-        )  # refuses what is no ciphertext, now and not when it is decrypted
+        ciphertext_of(engine, residues)  # refuses malformed ciphertexts before decryption
         parts.append(Part(residues, noise))
         start += length
     if start != len(data):
         raise FileFormatError(
-            "the residues of the results are cut short or too many", code="wrong-residue-length"
+            "the residues of the results have the wrong length", code="wrong-residue-length"
         )
     return parts
 
 
 def _check_stored(stored: Sequence[Stored], form: str) -> None:
-    """Parts follow each other from the smallest on, and are totals; of two in one, the first is
-    proven to stay apart.
-    """
+    """Refuse digits that are out of order or of rows, and pairs that cannot be separated."""
     shifts = [one.shift for one in stored]
     good = all(not shift or before < shift <= _MAX_SHIFT for before, shift in pairwise(shifts))
     if not good or any(shifts[:1]) or (form == ROWS and any(one != WHOLE for one in stored)):
         raise FileFormatError(
-            "the file has parts of numbers that cannot be put together", code="parts-not-joinable"
+            "the file has digits of numbers that cannot be joined", code="parts-not-joinable"
         )
     if any(one.rest < 0 or one.shift for one in stored if one.base) or any(
         2 * one.rest >= one.base for one in stored if one.base or one.rest
     ):
         raise FileFormatError(
-            "the file has two numbers in one that cannot be taken apart", code="pair-not-separable"
+            "the file has pairs of numbers that cannot be separated", code="pair-not-separable"
         )
 
 
-def _listed_facts(facts: NumberFacts) -> list[int]:
+def _list_facts(facts: NumberFacts) -> list[int]:
     stored = facts.stored
     return [
         facts.low,
@@ -847,8 +865,8 @@ def _listed_facts(facts: NumberFacts) -> list[int]:
 
 
 def count_facts_bytes(facts: Sequence[NumberFacts], places: Sequence[int]) -> int:
-    """Count the bytes by which a file describes its numbers."""
-    return len(json.dumps([list(map(_listed_facts, facts)), list(places)]))
+    """Count the bytes of a file's facts and places."""
+    return len(json.dumps([list(map(_list_facts, facts)), list(places)]))
 
 
 def _read_facts(entry: Any, parameters: Parameters) -> NumberFacts:
@@ -861,24 +879,24 @@ def _read_facts(entry: Any, parameters: Parameters) -> NumberFacts:
         or not 0 < facts.factor < parameters.plain_modulus
     ):
         raise FileFormatError(
-            f"the file claims a number between {facts.low} and {facts.high}: that cannot be",
+            f"the file states impossible bounds, {facts.low} to {facts.high}",
             code="impossible-bounds",
         )
     if facts.stored.base not in (0, parameters.pair_base):
         raise FileFormatError(
-            "the file has two numbers in one, and its parameters have none, or others",
+            "the file has pairs of numbers, and its parameters have none, or others",
             code="pair-base-mismatch",
         )
     return facts
 
 
 def noise_from_json(entry: Any, model: NoiseModel) -> Noise:
-    """The noise of a stored ciphertext, if it can be decrypted with it."""
+    """Read the noise of a stored ciphertext; refuse it if the ciphertext could not decrypt."""
     if not isinstance(entry, list) or [type(part) for part in entry] != [float, float, int]:
         raise FileFormatError("the noise of the results is malformed", code="malformed-noise")
     flat, peak, level = entry
     if not (flat > 0 and peak >= 0 and 0 <= level < model.levels) or not model.decrypts(
         Noise(flat, peak, level)
     ):
-        raise FileFormatError("the noise of the results cannot be", code="impossible-noise")
+        raise FileFormatError("the results have an impossible noise", code="impossible-noise")
     return Noise(flat, peak, level)

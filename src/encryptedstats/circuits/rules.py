@@ -1,4 +1,4 @@
-"""Tables of rules: what a reader of expressions or programs does for each operation.
+"""Tables of rules: each says what one reader of expressions or programs does for each operation.
 
 Each reader keeps its table next to the code that uses it. A new operation registers a rule in every
 table; a reader that meets an operation without a rule raises an error that names the table.

@@ -27,15 +27,15 @@ from encryptedstats.circuits.expressions import (
     Expression,
     Marks,
     column,
+    encrypted_constant,
     fold,
-    given,
-    here,
     linear,
+    pack_total,
 )
 from encryptedstats.circuits.passes.correction_factors import choose_common_factor, rescale
 from encryptedstats.circuits.rules import RuleTable
 
-#: What the noise of a node depends on beside its op: the shapes of its args, and some of its data.
+#: Returns what the noise of a node depends on besides its op: shapes of its args, and some data.
 SHAPES: Final = RuleTable[Callable[[Expression, list[int]], tuple[Any, Any]]]("shapes")
 
 SHAPES.rule(COLUMN)(lambda node, args: ((), None))
@@ -55,7 +55,7 @@ def _shape_sum(node: Expression, args: list[int]) -> tuple[Any, Any]:
 
 @lru_cache(maxsize=16)
 def find_shapes(outputs: tuple[Expression, ...]) -> Shapes:
-    """Return the shapes of some outputs; a plan asks for the same ones for every ring."""
+    """Return the shapes of some outputs, cached, since a plan needs them for every ring."""
     return Shapes(outputs)
 
 
@@ -72,7 +72,7 @@ class Shapes:
 
         found = fold(outputs, rule)
         self._nodes = list(numbers)
-        self._last: dict[str, int] = {}  # tells packs with many totals from those with few
+        self._last: dict[str, int] = {}  # the largest number of a total, by packs
         for name, number in (node.data for node in found if node.op == GIVEN):
             self._last[name] = max(number, self._last.get(name, 0))
         first: dict[int, Expression] = {}
@@ -81,22 +81,22 @@ class Shapes:
         self._outputs = list(first)
         #: The first output of each shape.
         self.representatives = list(first.values())
-        #: The noisiest outputs by scheme and kind of encryption, once they were looked for.
+        #: A cache of the noisiest outputs by scheme and kind of encryption.
         self.noisiest: dict[tuple[str, bool], list[Expression]] = {}
-        self.given = list(self._last)
+        self.pack_names = list(self._last)
 
     @cached_property
     def collapsed(self) -> list[Expression]:
-        """One circuit for every shape of an output, made of one node for every shape.
+        """Return one circuit for each shape of an output, with one node for each shape.
 
-        Where there are given totals, the first output of each shape: their factors may differ.
+        With given totals it is the first output of each shape, because their factors may differ.
         """
-        return self.representatives if self.given else self.circuits()
+        return self.representatives if self.pack_names else self.circuits()
 
     def circuits(self, factors: Mapping[str, int] | None = None, t: int = 0) -> list[Expression]:
-        """Write one circuit for every shape of an output.
+        """Write one circuit for each shape of an output.
 
-        Where given totals of these names have factors modulo t, coefficients make up for them.
+        ``factors`` are those of the given totals by name, modulo t; coefficients correct for them.
         """
         rebuilding = _Rebuilding(self._last, factors or {}, t)
         for op, args, data, is_total in self._nodes:
@@ -104,7 +104,7 @@ class Shapes:
         return list(dict.fromkeys(rebuilding.made[output][0] for output in self._outputs))
 
 
-_Made = tuple[Expression, int]  # with the factor that it has
+_Made = tuple[Expression, int]  # an expression and its correction factor
 
 
 @dataclass
@@ -121,9 +121,12 @@ class _Rebuilding:
 REBUILT: Final = RuleTable[Callable[[_Rebuilding, str, Any, Any, bool], _Made]]("rebuilt shapes")
 
 REBUILT.rule(COLUMN)(lambda into, op, args, data, is_total: (column("fresh"), 1))
-REBUILT.rule(HERE)(lambda into, op, args, data, is_total: (here(*data), 1))
+REBUILT.rule(HERE)(lambda into, op, args, data, is_total: (encrypted_constant(*data), 1))
 REBUILT.rule(GIVEN)(
-    lambda into, op, args, data, is_total: (given(data, into.last[data]), into.factors.get(data, 1))
+    lambda into, op, args, data, is_total: (
+        pack_total(data, into.last[data]),
+        into.factors.get(data, 1),
+    )
 )
 
 

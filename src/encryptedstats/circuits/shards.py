@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from encryptedstats.circuits.compiled import Compiled, Conditions, compile_outputs
-from encryptedstats.circuits.cost import Cost, Times
+from encryptedstats.circuits.cost import Cost, OperationTimes
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowering import Setting
@@ -22,17 +22,17 @@ from encryptedstats.circuits.program import PACKED, add_digests
 from encryptedstats.circuits.proof import NoiseReport, read_noise
 from encryptedstats.words import size_text, time_text
 
-# By default a table is cut into so many shards, none of more than so many chunks. A shard's totals
-# are brought down and packed once, which costs as much as several chunks; and a lost shard should
-# not be an hour's work.
+# By default a table is cut into this many shards, none larger than this many chunks. Switching and
+# packing the totals of a shard costs as much as several chunks, and a lost shard should not cost an
+# hour.
 SHARDS: Final = 32
 MAX_SHARD_CHUNKS: Final = 64
-#: How many results are added up at once on the way to the sum of all shards.
+#: How many results are added up at once in each round of summing all shards.
 FAN_IN: Final = 16
 
 
 def chunks_per_shard(n_chunks: int, workers: int | None = None) -> int:
-    """Return how many chunks make a shard; for so many workers, about two shards for each."""
+    """Return how many chunks make a shard; with ``workers``, about two shards for each of them."""
     wanted = -(-n_chunks // (SHARDS if workers is None else 2 * workers))
     return max(1, min(MAX_SHARD_CHUNKS, wanted))
 
@@ -44,19 +44,22 @@ def cut_chunks(n_chunks: int, workers: int | None = None) -> list[int]:
 
 
 def cut_layout(layout: Layout, stops: Sequence[int]) -> list[Layout]:
-    """Return the layout of each shard, which end after these chunks."""
+    """Return the layout of each shard; ``stops`` are the chunks after which shards end."""
     counts = layout.counts
     inside = [counts[start:stop] for start, stop in pairwise([0, *stops])]
-    return [Layout(sum(some), layout.slots, some, layout.copies) for some in inside]
+    return [replace(layout, n_rows=sum(some), uneven=some) for some in inside]
 
 
 def prove_shards(outputs: Sequence[Expression], conditions: Conditions) -> NoiseReport:
-    """Return the proof that all shards are computed by: that for the largest, whose rows these are.
+    """Return the proof for the largest shard, which all shards share.
 
     Shards are not interleaved, so that any device computes them alike.
     """
     own = conditions.with_secret_key
-    return read_noise(outputs, Setting(conditions.parameters, conditions.layout, own, beside=1))
+    setting = Setting(
+        conditions.parameters, conditions.layout, own, conditions.form, n_interleaved=1
+    )
+    return read_noise(outputs, setting)
 
 
 def compile_shards(
@@ -74,7 +77,7 @@ def compile_shards(
 
 @dataclass(frozen=True)
 class Workforce:
-    """Single-core workers to plan for, and what an hour of one costs, if that is known."""
+    """Single-core workers, and optionally the price of an hour of one."""
 
     workers: int
     price_per_core_hour: float | None = None
@@ -82,7 +85,7 @@ class Workforce:
 
 @dataclass(frozen=True)
 class ShardedWork:
-    """What a table takes that is cut into shards: its operations, and the packs of one shard."""
+    """The work on a table that is cut into shards: its operations, and the packs of one shard."""
 
     layout: Layout
     bytes_up: int
@@ -93,23 +96,22 @@ class ShardedWork:
 
 @dataclass(frozen=True)
 class ClusterCost:
-    """What a computation takes on a cluster of single-core workers.
+    """The cost of a computation on a cluster of single-core workers.
 
     Attributes
     ----------
     workers, shards : int
     rows_per_shard : int
-        For ``es.cluster.fit``.
+        For ``worker.fit(..., rows_per_shard=...)``.
     seconds, core_hours : float
-        Time until the encrypted result is there, and what of it is computed; reading and writing
-        not counted.
+        Time until the result is stored, and the time of all cores, without reading and writing.
     bytes_read, bytes_written : int
-        Between storage and all workers.
+        Traffic between storage and all workers.
     price : float or None
-        Every worker for the whole time, at the price given.
+        The price of all workers for the whole time.
     shard_digests : tuple of tuple of str
-        For each stage of the plan, the program digest of each shard. What is not cut, such as the
-        draw of a fraction, is one shard.
+        For each stage of the plan, the program digest of each shard. A stage that is not cut, such
+        as the draw of a fraction, is one shard.
     digests : tuple of str
         For each stage of the plan, the program digest of its answer: the sum over its shards.
     """
@@ -152,8 +154,8 @@ class ClusterCost:
         ]
 
 
-def price_shards(work: ShardedWork, force: Workforce, times: Times) -> ClusterCost:
-    """Price the same work in shards: each brings its totals down, then they are added in rounds."""
+def price_shards(work: ShardedWork, force: Workforce, times: OperationTimes) -> ClusterCost:
+    """Price work in shards: each switches and packs its totals, then they are added in rounds."""
     layout, workers = work.layout, force.workers
     size = chunks_per_shard(layout.n_chunks, workers)
     shards = -(-layout.n_chunks // size)

@@ -1,9 +1,8 @@
-"""Slices: one prime and a range of coefficients of everything, and where the sums of each are kept
-until all of them are there.
+"""Slices, which are one prime and a range of coefficients of all sums, and their storage.
 
 A stored table is read slice by slice, so that every byte of it is read once for all totals while
-few sums are in memory. What follows a sum needs all its residues, so slices wait: in memory, in a
-temporary file, or in a checkpoint, from which a fit that was interrupted goes on.
+few sums are in memory. Modulus switching needs all residues of a sum, so finished slices wait in
+memory, in a temporary file, or in a checkpoint from which an interrupted fit continues.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ CHECKPOINT: Final = "fit.checkpoint"
 CHECKPOINT_KIND: Final = "checkpoint of a fit"
 SUMS_KIND: Final = "sums of a slice"
 _MAX_SLICES: Final = 1 << 20
-_MAX_HEADER_BYTES: Final = 128 << 20  # a list of so many slices
+_MAX_HEADER_BYTES: Final = 128 << 20  # of a list of _MAX_SLICES slices
 _DIGEST_BYTES: Final = 16
 _HASH_BYTES: Final = 32
 _SUMS_NAME: Final = re.compile("sums-[0-9]{6,7}")
@@ -39,7 +38,7 @@ _SUMS_NAME: Final = re.compile("sums-[0-9]{6,7}")
 
 @dataclass(frozen=True)
 class Slice:
-    """Coefficients from ``start`` to ``stop``, of one prime or (None) of all of them."""
+    """Coefficients from ``start`` to ``stop``, of one prime or (None) of all primes."""
 
     prime: int | None
     start: int
@@ -47,11 +46,11 @@ class Slice:
 
     @property
     def width(self) -> int:
-        """Coefficients of each polynomial."""
+        """Return the coefficients of each polynomial."""
         return self.stop - self.start
 
     def primes(self, parameters: Parameters) -> range:
-        """The numbers of its primes."""
+        """Return the numbers of its primes."""
         return (
             range(len(parameters.data_moduli))
             if self.prime is None
@@ -60,7 +59,7 @@ class Slice:
 
 
 def slices_of(parameters: Parameters, width: int) -> list[Slice]:
-    """Everything, prime after prime, cut into ranges of that width."""
+    """Cut all coefficients, prime after prime, into ranges of a width."""
     ring = parameters.ring_degree
     return [
         Slice(prime, start, min(start + width, ring))
@@ -70,56 +69,49 @@ def slices_of(parameters: Parameters, width: int) -> list[Slice]:
 
 
 class SlicedSums(Protocol):
-    """Sums of all slices: polynomials one after the other, those of a total side by side."""
+    """The sums of all slices, as arrays of shape (polynomials, primes, width)."""
 
     @property
     def slices(self) -> Sequence[Slice]:
-        """The slices in order."""
+        """Return the slices in order."""
 
     def has(self, number: int) -> bool:
-        """Whether the sums of a slice are there already."""
+        """Return whether the sums of a slice are stored already."""
 
     def put(self, number: int, sums: Residues) -> None:
-        """Keep the sums of a slice, of shape (polynomials, primes, width). The array is used again
-        afterwards.
-        """
+        """Store the sums of a slice; the caller reuses the array afterwards."""
 
     def get(self, number: int, first: int, count: int) -> Residues:
-        """Some polynomials of a slice."""
+        """Return some polynomials of a slice."""
 
     def close(self) -> None:
-        """Nothing is asked any more."""
+        """Release memory and files."""
 
 
 @dataclass
 class MemorySums:
-    """In memory."""
+    """Sums in memory."""
 
     slices: Sequence[Slice]
     held: dict[int, Residues] = field(default_factory=dict)
 
     def has(self, number: int) -> bool:
-        """Whether they are there."""
         return number in self.held
 
     def put(self, number: int, sums: Residues) -> None:
-        """One slice of everything is not copied: nothing comes after it."""
+        # With a single slice, the caller has no reason to reuse the array.
         self.held[number] = sums if len(self.slices) == 1 else sums.copy()
 
     def get(self, number: int, first: int, count: int) -> Residues:
-        """Some polynomials, not copied."""
         some: Residues = self.held[number][first : first + count]
         return some
 
     def close(self) -> None:
-        """Let go of them."""
         self.held.clear()
 
 
 class TemporarySums:
-    """In a file without a name, where the system keeps temporary files (``TMPDIR``): gone with this
-    process, whatever ends it.
-    """
+    """Sums in an unnamed temporary file (in ``TMPDIR``), which disappears with the process."""
 
     def __init__(self, slices: Sequence[Slice]) -> None:
         self.slices = slices
@@ -127,11 +119,9 @@ class TemporarySums:
         self._places: dict[int, tuple[int, tuple[int, ...]]] = {}
 
     def has(self, number: int) -> bool:
-        """Whether they were written."""
         return number in self._places
 
     def put(self, number: int, sums: Residues) -> None:
-        """Append them."""
         place = self._file.seek(0, os.SEEK_END)
         try:
             self._file.write(sums.data)
@@ -139,15 +129,13 @@ class TemporarySums:
         except OSError as error:
             raise OSError(
                 error.errno,
-                f"{error.strerror}: sums that have no room in memory_limit go to a temporary "
-                "file. Give more memory_limit, "
-                f"or set TMPDIR to a place with room",
+                f"{error.strerror}: sums beyond memory_limit go to a temporary file. Raise "
+                "memory_limit, or set TMPDIR to a folder with more space",
                 tempfile.gettempdir(),
             ) from error
         self._places[number] = (place, sums.shape)
 
     def get(self, number: int, first: int, count: int) -> Residues:
-        """Read them back."""
         place, (_, *shape) = self._places[number]
         some = np.empty((count, *shape), dtype=np.uint64)
         self._file.seek(place + first * some[0].nbytes)
@@ -156,13 +144,12 @@ class TemporarySums:
         return some
 
     def close(self) -> None:
-        """Give the room back."""
         self._file.close()
 
 
 @dataclass(frozen=True)
 class FitIdentity:
-    """What a checkpoint is of: nothing else may go on from it."""
+    """The fit that a checkpoint belongs to; no other may continue from it."""
 
     fingerprint: str  # of the parameters
     key_id: str
@@ -171,11 +158,10 @@ class FitIdentity:
 
     @property
     def digest(self) -> str:
-        """All of it, in a word."""
         return hashlib.sha256(json.dumps(astuple(self)).encode()).hexdigest()
 
     def differences(self, other: FitIdentity) -> list[str]:
-        """In words."""
+        """Return the names of the fields that differ."""
         names = {
             "fingerprint": "parameters",
             "key_id": "another key",
@@ -188,11 +174,10 @@ class FitIdentity:
 
 
 class CheckpointSums:
-    """In a folder or under a URL, each slice a file that is written whole or not at all and checked
-    when it is read again.
+    """Sums in a folder or under a URL, one file for each slice.
 
-    A slice that is missing or damaged is computed again. All of it stays until what is computed
-    from it was saved.
+    A file is written completely or not at all, and checked when it is read. A missing or damaged
+    slice is computed again. The files stay until the result is saved.
     """
 
     def __init__(
@@ -223,7 +208,7 @@ class CheckpointSums:
         self._digests: dict[
             int, bytes
         ] = {}  # of each slice: the hash of the digests of its polynomials
-        self._done = self._found()
+        self._done = self._find_done()
 
     # -- the header
     # --------------------------------------------------------------------------------------------
@@ -239,15 +224,15 @@ class CheckpointSums:
         if found != self._identity:
             raise FileFormatError(
                 f"{where} is the checkpoint of another fit "
-                f"({', '.join(self._identity.differences(found))}): give another folder, "
-                "or delete this one to begin anew. A forest with random_state=None grows other "
-                "trees at every fit",
+                f"({', '.join(self._identity.differences(found))}): choose another folder, or "
+                "delete this one to start again. A forest with random_state=None grows other trees "
+                "at every fit",
                 code="other-fit",
             )
         slices = _read_slices(file.section("slices"), self._parameters, where)
         if file.expect("polynomials", int) != self._polynomials:
             raise FileFormatError(
-                f"{where} does not fit its own circuit: it was altered. Delete it to begin anew",
+                f"{where} was altered: it does not fit its own circuit. Delete it to start again",
                 code="circuit-mismatch",
             )
         return slices
@@ -266,7 +251,7 @@ class CheckpointSums:
         return {"fit": self._identity.digest, "slice": number}
 
     def _start(self, number: int) -> int:
-        """Where the digests begin in the object of a slice; the sums are behind them."""
+        """Return where the digests begin in the file of a slice; the sums follow them."""
         identity = self._identity
         head = (
             SUMS_KIND,
@@ -283,16 +268,18 @@ class CheckpointSums:
             "sums": 8 * int(np.prod(self._shape(number))),
         }
 
-    def _found(self) -> set[int]:
+    def _find_done(self) -> set[int]:
         numbers = range(len(self.slices))
         return {
             number
             for number in numbers
-            if self._store.exists(self._name(number)) and self._good(number)
+            if self._store.exists(self._name(number)) and self._is_good(number)
         }
 
-    def _good(self, number: int) -> bool:
-        """Whether a slice is whole, of this fit, and holds residues."""
+    def _is_good(self, number: int) -> bool:
+        """Return whether the file of a slice is complete, belongs to this fit and holds
+        residues.
+        """
         name, lengths, shape = self._name(number), self._lengths(number), self._shape(number)
         limit = self._start(number) + sum(lengths.values()) + _HASH_BYTES
         try:
@@ -314,11 +301,9 @@ class CheckpointSums:
         return all(int(sums[:, place].max()) < modulus for place, modulus in enumerate(moduli))
 
     def has(self, number: int) -> bool:
-        """Whether it is there, and good."""
         return number in self._done
 
     def put(self, number: int, sums: Residues) -> None:
-        """Write it, whole or not at all."""
         identity = self._identity
         sums = sums.astype("<u8", copy=False)
         sections = {"digests": _digests(sums), "sums": sums.tobytes()}
@@ -330,10 +315,10 @@ class CheckpointSums:
         self._done.add(number)
 
     def get(self, number: int, first: int, count: int) -> Residues:
-        """Read some polynomials, and check that they are what was written."""
-        return retry_read(self._store, lambda: self._checked(number, first, count))
+        """Read some polynomials and check their digests."""
+        return retry_read(self._store, lambda: self._read_checked(number, first, count))
 
-    def _checked(self, number: int, first: int, count: int) -> Residues:
+    def _read_checked(self, number: int, first: int, count: int) -> Residues:
         _, primes, width = self._shape(number)
         name, each, start = self._name(number), 8 * primes * width, self._start(number)
         length = _DIGEST_BYTES * self._polynomials
@@ -344,28 +329,26 @@ class CheckpointSums:
             if _digests(sums) == digests[_DIGEST_BYTES * first : _DIGEST_BYTES * (first + count)]:
                 return sums
         raise FileFormatError(
-            f"{self._store.where(name)} was damaged or altered since it was written: run the same "
-            "again, and this part of the "
-            "checkpoint is computed anew",
+            f"{self._store.where(name)} was damaged or altered: run the same fit again, which "
+            "computes this part of the checkpoint again",
             code="damaged-checkpoint",
         )
 
     def close(self) -> None:
-        """It stays: until what was computed from it is stored, it is all there is of it. See
-        :func:`drop_checkpoint`.
-        """
+        """Keep the files; :func:`drop_checkpoint` removes them once the result is saved."""
 
 
 def _digests(sums: Residues) -> bytes:
-    """A digest of each polynomial."""
+    """Return the digests of all polynomials."""
     return b"".join(
         hashlib.sha256(one.data).digest()[:_DIGEST_BYTES] for one in np.ascontiguousarray(sums)
     )
 
 
 def drop_checkpoint(url: str | os.PathLike[str]) -> None:
-    """Remove a checkpoint whose result is stored: the header last, so that what is left can always
-    be gone on from.
+    """Remove a checkpoint whose result is stored.
+
+    The header goes last, so that an interrupted removal leaves a valid checkpoint.
     """
     store = open_store(url)
     for name in store.names():
@@ -379,12 +362,12 @@ def drop_checkpoint(url: str | os.PathLike[str]) -> None:
 
 
 def _read_slices(data: bytes, parameters: Parameters, where: str) -> list[Slice]:
-    """The slices that a checkpoint lists, if they are a cut of everything."""
+    """Read the slices of a checkpoint; refuse them if they do not cover all coefficients."""
     try:
         listed = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise FileFormatError(
-            f"{where} has a list of slices that is no JSON", code="invalid-json"
+            f"{where} has a list of slices that is not JSON", code="invalid-json"
         ) from error
     width = (
         listed[0][2]
@@ -398,8 +381,7 @@ def _read_slices(data: bytes, parameters: Parameters, where: str) -> list[Slice]
         list(astuple(one)) for one in slices_of(parameters, width)
     ]:
         raise FileFormatError(
-            f"{where} lists slices that are no cut of these parameters' residues: delete it to "
-            "begin anew",
+            f"{where} lists slices that do not fit its parameters: delete it to start again",
             code="impossible-slices",
         )
     return slices_of(parameters, width)

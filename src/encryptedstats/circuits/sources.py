@@ -1,4 +1,4 @@
-"""What a circuit is evaluated on: an encrypted table, as far as circuits need to know it."""
+"""The interface of encrypted tables that circuits need."""
 
 from __future__ import annotations
 
@@ -13,62 +13,61 @@ from encryptedstats.crypto.residues import Residues
 
 
 class Source(ABC):
-    """Encrypted columns, chunk by chunk. The first six members have to be said; the others tell
-    what else a source can do.
-    """
+    """Encrypted columns, chunk by chunk. Subclasses implement the abstract members."""
 
     @property
     @abstractmethod
     def parameters(self) -> Parameters:
-        """The parameters of the ciphertexts."""
+        """Return the parameters of the ciphertexts."""
 
     @property
     @abstractmethod
     def layout(self) -> Layout:
-        """Where the rows lie."""
+        """Return the layout of the rows."""
 
     @property
     @abstractmethod
     def keys(self) -> PublicKeys:
-        """The keys to compute with."""
+        """Return the public keys."""
 
     @property
     @abstractmethod
     def with_secret_key(self) -> bool:
-        """Whether the ciphertexts were made with the secret key, hence with less noise."""
+        """Return whether the secret key encrypted the rows, which makes less noise."""
 
     @abstractmethod
     def ranges(self) -> dict[str, ColumnRange]:
-        """What is publicly known of every column."""
+        """Return the public range of every column."""
 
     @abstractmethod
     def residues(self, name: str, chunk: int) -> Residues:
-        """A column over one chunk of rows, (2, primes, N)."""
+        """Return a column over one chunk of rows, of shape (2, primes, N)."""
 
     def pieces(
         self, names: Sequence[str], chunk: int, prime: int | None, start: int, stop: int
     ) -> Sequence[Residues]:
-        """Some coefficients of one prime (None: of all) of some columns: without reading the rest,
-        where a source can.
+        """Return some coefficients of columns, of one prime or (None) of all.
+
+        A source that can do so does not read the rest.
         """
         primes = slice(None) if prime is None else slice(prime, prime + 1)
         return [self.residues(name, chunk)[:, primes, start:stop] for name in names]
 
     @property
     def piece_width(self) -> int:
-        """Coefficients that can be read without their neighbours."""
+        """Return how many coefficients are read together."""
         return self.parameters.ring_degree
 
     @property
     def in_memory(self) -> bool:
-        """Whether the columns lie in memory, so that reading them takes none."""
+        """Return whether the columns are in memory already."""
         return False
 
     @property
     def content_id(self) -> str | None:
-        """What tells these rows from all others; None where nothing does."""
+        """Return a digest of the rows, or None if there is none."""
         return None
 
     def chunk_name(self, chunk: int) -> str:
-        """What errors call a chunk."""
+        """Return the name of a chunk in error messages."""
         return f"chunk {chunk}"

@@ -13,10 +13,10 @@ from encryptedstats.circuits.devices.base import (
     check_device_name,
     device_for,
     execute,
+    get_devices,
     present,
     prices,
     register,
-    registered,
     unregister,
 )
 from encryptedstats.circuits.devices.cuda import CudaDevice
@@ -40,11 +40,11 @@ __all__ = [
     "check_device_name",
     "device_for",
     "execute",
+    "get_devices",
     "on_residues",
     "present",
     "prices",
     "register",
-    "registered",
     "run_steps",
     "unregister",
 ]

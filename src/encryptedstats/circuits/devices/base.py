@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 import numpy as np
@@ -28,6 +28,7 @@ from encryptedstats.errors import Cure, DeviceError
 from encryptedstats.machine import cores, default_limit
 
 AUTO = "auto"
+_MOST_HELD: Final = 128 << 20  # bytes of sums: more is fresh memory, which takes longer
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,14 @@ class Task:
     program : Program
     source : Source
         The encrypted columns.
-    given : mapping
-        Packed totals from elsewhere, by their name in the program.
+    packs : mapping
+        Packed totals of earlier programs, by their name in the program.
     options : Run
     """
 
     program: Program
     source: Source
-    given: Mapping[str, EncryptedNumbers]
+    packs: Mapping[str, EncryptedNumbers]
     options: Run
 
     @property
@@ -111,7 +112,7 @@ class Device(ABC):
     #: By which ``device="auto"`` compares devices.
     speed: ClassVar[Speed] = Speed(rows=1e-6, totals=1e-6)
     #: Whether the device gains from interleaving several totals in one ciphertext.
-    side_by_side: ClassVar[bool] = True
+    interleaves: ClassVar[bool] = True
 
     @property
     def is_here(self) -> bool:
@@ -130,6 +131,17 @@ class Device(ABC):
         for each output in turn; for other programs one ciphertext per output.
         """
 
+    def sums(self, task: Task) -> Iterator[Mapping[Step, Residues]]:
+        """Yield the outputs of a program of sums, some at a time, each once.
+
+        The next ones may overwrite the memory of the last.
+        """
+        steps = list(dict.fromkeys(output.step for output in task.program.outputs))
+        for some in _group_by_size(steps, task):
+            part = replace(task, program=task.program.part(some))
+            found = (one.residues for one in execute(self, part))
+            yield dict(zip(some, found, strict=True))
+
     def seconds(self, program: Program) -> float:
         """Estimate how long a program takes; this is asked before every run, so it is quick."""
         return self.speed.seconds(program)
@@ -137,6 +149,20 @@ class Device(ABC):
     def checkpoint_obstacle(self, program: Program) -> str | None:
         """Say why the device cannot keep a checkpoint of this program; return None if it can."""
         return f"the device {self.name!r} adds up in memory"
+
+
+def _group_by_size(steps: Sequence[Step], task: Task) -> Iterator[list[Step]]:
+    """Yield neighbouring steps whose values fit in the memory, at least one at a time."""
+    group, held, bytes_of = list[Step](), 0, task.program.parameters.ciphertext_bytes
+    limit = min(_MOST_HELD, task.memory_limit // 2)
+    for step in steps:
+        more = bytes_of(step.size)
+        if group and held + more > limit:
+            yield group
+            group, held = [], 0
+        group.append(step)
+        held += more
+    yield group
 
 
 _devices: dict[str, Device] = {}  # of two equally fast ones, the first is taken
@@ -156,7 +182,7 @@ def unregister(name: str) -> None:
     _devices.pop(name, None)
 
 
-def registered() -> dict[str, Device]:
+def get_devices() -> dict[str, Device]:
     """Return all devices by name."""
     return dict(_devices)
 
@@ -189,7 +215,9 @@ def device_for(name: str, program: Program) -> Device:
     why_not = device.obstacle(program)
     if why_not is not None:
         asked = Cure("device", f"device={name!r}", {"device": name})
-        raise DeviceError(asked, f" cannot do this: {why_not}; ", _ANY_DEVICE, code="device-unable")
+        raise DeviceError(
+            asked, f" cannot run this program: {why_not}; ", _ANY_DEVICE, code="device-unable"
+        )
     return device
 
 
@@ -210,12 +238,10 @@ def prices(programs: Sequence[Program]) -> dict[str, float]:
     ]
     if not able:
         reasons = (
-            f"{name}: {next(filter(None, map(device.obstacle, programs)), 'it is not here')}. "
+            f"{name}: {next(filter(None, map(device.obstacle, programs)), 'not on this machine')}. "
             for name, device in _devices.items()
         )
-        raise DeviceError(
-            "no device is registered that can do this: ", *reasons, code="no-device-able"
-        )
+        raise DeviceError("no device can run this program: ", *reasons, code="no-device-able")
     found = {name: sum(map(_devices[name].seconds, programs)) for name in able}
     return dict(sorted(found.items(), key=lambda entry: entry[1]))
 

@@ -28,6 +28,7 @@ from encryptedstats.progress import progress_bar
 _EXPANDED_AT_ONCE: Final = 64  # totals ...
 _EXPANDED_BYTES: Final = 64 << 20  # ... and bytes: as long as one of these is held, all are
 _NEIGHBOURS: Final = 5  # 2^5 totals are merged at a time if there is no room for all of them
+_HELD_SHARE: Final = 32  # of the memory, that they take before they are merged
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,10 @@ class Packing(ABC):
         Totals are under the primes of the packing context; a whole pack holds nothing but totals.
         """
 
+    def merge_groups(self, groups: Sequence[Sequence[Residues]], to: int) -> list[Residues]:
+        """Merge each group of neighbouring totals into one part of level ``to``."""
+        return [self.merge(group, self.start, to) for group in groups]
+
     @abstractmethod
     def split(self, node: Residues, level: int, *, odd: bool) -> Sequence[Residues]:
         """Split a part of a pack into the first half of its places and, if ``odd``, the second."""
@@ -68,7 +73,8 @@ class Packing(ABC):
 class PackMerger:
     """Collects the totals of a program and merges them into its packs.
 
-    If all totals are too large to be held together, neighbours are merged as soon as they come.
+    If all totals are too large to be held together, groups of neighbours are merged as soon as
+    there are many, all of them in parallel.
     """
 
     def __init__(self, program: Program, packing: Packing, memory_limit: int) -> None:
@@ -83,14 +89,24 @@ class PackMerger:
         self._waiting = list(dict.fromkeys(groups)) if self._is_early else []
         self._uses = Counter(step for group in self._waiting for step in group)
         self._level = min(packing.start + _NEIGHBOURS, packing.top)
+        self._most = memory_limit // (_HELD_SHARE * ciphertext)
 
     def add(self, totals: Mapping[Step, Residues]) -> None:
-        """Add totals, and merge the groups that are complete."""
+        """Add totals, and merge the complete groups if many totals are held."""
         self._totals |= totals
-        for group in [one for one in self._waiting if all(step in self._totals for step in one)]:
-            parts = [self._totals[step] for step in group]
-            self._merged[group] = self._packing.merge(parts, self._packing.start, self._level)
-            self._waiting.remove(group)
+        if self._is_early and len(self._totals) > self._most:
+            self._merge_complete()
+
+    def _merge_complete(self) -> None:
+        complete, waiting = list[tuple[Step, ...]](), list[tuple[Step, ...]]()
+        for group in self._waiting:
+            is_complete = all(step in self._totals for step in group)
+            (complete if is_complete else waiting).append(group)
+        parts = [[self._totals[step] for step in group] for group in complete]
+        merged = self._packing.merge_groups(parts, self._level)
+        self._merged |= zip(complete, merged, strict=True)
+        self._waiting = waiting
+        for group in complete:
             self._uses.subtract(group)
             for step in {step for step in group if not self._uses[step]}:
                 del self._totals[step]
@@ -99,6 +115,7 @@ class PackMerger:
         """Return the packs, or the totals of a program that is not packed."""
         if not self._program.packs:
             yield from (self._totals[output.step] for output in self._program.outputs)
+        self._merge_complete()
         for pack in self._program.packs:
             if self._is_early:
                 parts = [self._merged[group] for group in _groups_of_neighbours(pack)]
@@ -152,19 +169,18 @@ def check_packed(totals: EncryptedNumbers) -> None:
     """Refuse what cannot be expanded."""
     if totals.form != PACKED:
         raise ArgumentError(
-            f"totals in form {totals.form!r} are no packs, and only packs can be expanded: "
-            "form='packed'",
+            f"totals in form {totals.form!r} cannot be expanded: choose form='packed'",
             code="not-packed",
         )
     if not totals.are_whole:
         raise ArgumentError(
-            "these totals are in parts, or two travel as one: they are to be opened, and cannot be "
-            "computed on with. Keys that are planned for predicting unopened keep them whole",
+            "these totals are stored as digits or pairs, so they can be opened but not used to "
+            "predict. Plan keys with encrypted_prediction=True",
             code="totals-in-parts",
         )
     if any(part.noise.level for part in totals.parts):
         raise ArgumentError(
-            "packs that were switched down cannot be expanded: take them as they were computed",
+            "packs cannot be expanded after modulus switching: take them as they were computed",
             code="switched-down",
         )
 
@@ -196,7 +212,7 @@ ComputeTotals = Callable[[Task, Mapping[Step, Residues]], Iterable[Mapping[Step,
 #: Computes the steps of batches over rows: for each batch, chunk after chunk, one value per step.
 ComputeRows = Callable[[Task, Iterable[Supplied]], Iterator[Sequence[Residues]]]
 #: Computes steps from known ciphertexts: switched, relinearised, added, rotated.
-BringDown = Callable[[Sequence[Step], Mapping[Step, Residues], PublicKeys, int], list[Residues]]
+LowerTotals = Callable[[Sequence[Step], Mapping[Step, Residues], PublicKeys, int], list[Residues]]
 
 
 def run_totals(
@@ -207,19 +223,21 @@ def run_totals(
 ) -> Iterator[Residues]:
     """Compute the totals of a program, batch by batch, and pack them."""
     program = task.program
-    merger = PackMerger(program, make_packing(program.beside.bit_length() - 1), task.memory_limit)
-    for batch, given in supply_batches(task, make_packing) if batches is None else batches:
+    merger = PackMerger(
+        program, make_packing(program.n_interleaved.bit_length() - 1), task.memory_limit
+    )
+    for batch, expanded in supply_batches(task, make_packing) if batches is None else batches:
         whole = len(program.batches) == 1
         part = task if whole else replace(task, program=program.part(batch.steps))
-        for totals in compute(part, given):
+        for totals in compute(part, expanded):
             merger.add(totals)
     yield from merger.results()
 
 
 def run_rows(
-    task: Task, make_packing: MakePacking, compute: ComputeRows, bring_down: BringDown
+    task: Task, make_packing: MakePacking, compute: ComputeRows, lower_totals: LowerTotals
 ) -> Iterator[Residues]:
-    """Compute numbers of every row: add up the batches of each chunk, and bring the sums down."""
+    """Compute numbers of every row: add up the batches of each chunk, and finish the sums."""
     program, keys, n_chunks = task.program, task.keys, task.source.layout.n_chunks
     sums_of: list[dict[Step, Residues]] = [{} for _ in range(n_chunks)]
     expanded = max(1, sum(len(batch.expanded) for batch in program.batches))
@@ -231,12 +249,12 @@ def run_rows(
                 sums |= zip(batch.steps, next(found), strict=True)
                 later = [step for step in batch.sums if step not in sums]
                 if later:
-                    sums |= zip(later, bring_down(later, sums, keys, 1), strict=True)
+                    sums |= zip(later, lower_totals(later, sums, keys, 1), strict=True)
                 for step in set(sums) - needed:
                     del sums[step]
             advance(len(batch.expanded))
     outputs = [output.step for output in program.outputs]
-    done = [bring_down(outputs, sums_of.pop(0), keys, task.workers) for _ in range(n_chunks)]
+    done = [lower_totals(outputs, sums_of.pop(0), keys, task.workers) for _ in range(n_chunks)]
     for of_all_chunks in zip(*done, strict=True):
         yield from of_all_chunks
 
@@ -254,7 +272,7 @@ def supply_batches(task: Task, make_packing: MakePacking) -> Iterator[Supplied]:
     for packs, index in steps:
         wanted.setdefault(packs, set()).add(index)
     streams = {
-        (name, start): expand_totals(task.given[name], numbers, make_packing(start))
+        (name, start): expand_totals(task.packs[name], numbers, make_packing(start))
         for (name, start), numbers in wanted.items()
     }
     held: dict[Step, Residues] = {}

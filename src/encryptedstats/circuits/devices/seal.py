@@ -1,4 +1,6 @@
-"""The SEAL device: instruction by instruction, on every machine. All other devices must equal it."""
+"""The SEAL device: instruction by instruction, on every machine. All other devices must
+equal it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from encryptedstats.circuits.program import (
     ROWS,
     SHIFT,
     SWITCH,
-    MarksBeside,
+    InterleavedMarks,
     Step,
 )
 from encryptedstats.circuits.sources import Source
@@ -90,12 +92,14 @@ def on_residues(rule: Rule) -> Rule:
     return convert
 
 
-def encode_marks(keys: PublicKeys, marks: Marks | MarksBeside) -> Any:
+def encode_marks(keys: PublicKeys, marks: Marks | InterleavedMarks) -> Any:
     """Return the plaintext that is 1, or a weight, in marked slots, and 0 in the others."""
     slots, t, encoder = keys.parameters.slots, keys.parameters.plain_modulus, keys.engine.encoder
     if isinstance(marks, Marks):
         return encoder.encode(marks.in_slots(slots, t))
-    return encoder.encode_beside([(one.in_slots(slots, t), power) for one, power in marks.parts])
+    return encoder.encode_interleaved(
+        [(one.in_slots(slots, t), power) for one, power in marks.parts]
+    )
 
 
 class SealExecution(Execution):
@@ -195,7 +199,7 @@ def run_steps(task: Task, rules: Mapping[str, Rule] = SEAL_RULES) -> Iterator[Re
     steps = StepByStep(partial(SealExecution, rules=rules))
     make_packing = partial(SealPacking, task.keys, task.workers)
     if task.program.form == ROWS:
-        return run_rows(task, make_packing, steps.rows, steps.bring_down)
+        return run_rows(task, make_packing, steps.rows, steps.lower_totals)
     return run_totals(task, make_packing, steps.totals)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from encryptedstats.circuits.devices.base import Task
-from encryptedstats.circuits.devices.batches import BringDown, Supplied
+from encryptedstats.circuits.devices.batches import LowerTotals, Supplied
 from encryptedstats.circuits.expressions import in_order
 from encryptedstats.circuits.program import (
     ADD_UP,
@@ -39,8 +39,8 @@ from encryptedstats.progress import progress_bar
 #: Totals that one process accumulates at the same time: this bounds its memory.
 BATCH: Final = 56
 NOTHING_HIDDEN: Final = (
-    "a sum in this circuit is 0 whatever the table, its terms cancel: leave it out. "
-    "(Its ciphertext would hide nothing, and is not made)"
+    "a sum in this circuit is 0 for every table, because its terms cancel: leave it out. "
+    "(Its ciphertext would hide nothing)"
 )
 _MASKED_AT_ONCE: Final = 8  # totals of marked slots: three polynomials each, under many primes
 Place = tuple[Step, int | None]  # a step over a chunk of rows, or (None) on totals
@@ -96,7 +96,7 @@ class Execution(ABC):
 
     def needs(self, place: Place) -> list[Place]:
         """Return what a step is computed from."""
-        return [] if place in self.known else place[0].needed(place[1], self._n_chunks)
+        return [] if place in self.known else place[0].find_needed(place[1], self._n_chunks)
 
     def in_order(self, wanted: Sequence[Place]) -> Iterator[Place]:
         """Yield the steps that are computed for some steps, each after its arguments."""
@@ -170,14 +170,16 @@ class StepByStep:
     """
 
     start: Callable[[PublicKeys, Known, Source | None], Execution]
-    lower: BringDown | None = None
+    lower: LowerTotals | None = None
 
     # -- totals ------------------------------------------------------------------------------------
 
-    def totals(self, task: Task, given: Mapping[Step, Residues]) -> Iterator[dict[Step, Residues]]:
+    def totals(
+        self, task: Task, expanded: Mapping[Step, Residues]
+    ) -> Iterator[dict[Step, Residues]]:
         """Compute batches of outputs, each in a process over all chunks."""
         program, source = task.program, task.source
-        known = collect_known(given, source.layout.n_chunks)
+        known = collect_known(expanded, source.layout.n_chunks)
         outputs = list(dict.fromkeys(output.step for output in program.outputs))
         _learn_headers(source.keys, [*outputs, *program.sums])
         if any(step.op == MASK for step in program.steps):
@@ -204,7 +206,7 @@ class StepByStep:
             *outputs,
             *(arg for step in mine for arg in step.args if stages[arg] < stages[step]),
         }
-        lower = self.lower or self.bring_down
+        lower = self.lower or self.lower_totals
         for stage in range(max(stages[step] for step in outputs) + 1):
             now = [step for step in mine if step.is_total and stages[step] == stage]
             sums = self.sums([step for step in now if step.op == SUM], source, known)
@@ -292,10 +294,10 @@ class StepByStep:
 
     def rows(self, task: Task, batches: Iterable[Supplied]) -> Iterator[list[Residues]]:
         """Compute the steps of each batch, chunk by chunk."""
-        for batch, given in batches:
+        for batch, expanded in batches:
             for chunk in range(task.source.layout.n_chunks):
                 known: dict[Place, Residues] = {
-                    (step, chunk): value for step, value in given.items()
+                    (step, chunk): value for step, value in expanded.items()
                 }
                 execution = self.start(task.keys, known, task.source)
                 values = execution.values([(step, chunk) for step in batch.steps])
@@ -303,7 +305,7 @@ class StepByStep:
 
     # -- single ciphertexts ------------------------------------------------------------------------
 
-    def bring_down(
+    def lower_totals(
         self, steps: Sequence[Step], known: Mapping[Step, Residues], keys: PublicKeys, workers: int
     ) -> list[Residues]:
         """Compute steps from totals, a few in each process, which inherits what is known."""
@@ -326,10 +328,10 @@ class StepByStep:
         return [one for part in found for one in part]
 
 
-def collect_known(given: Mapping[Step, Residues], n_chunks: int) -> dict[Place, Residues]:
+def collect_known(expanded: Mapping[Step, Residues], n_chunks: int) -> dict[Place, Residues]:
     """Make given totals known on totals and over every chunk."""
     chunks = (None, *range(n_chunks))
-    return {(step, chunk): value for chunk in chunks for step, value in given.items()}
+    return {(step, chunk): value for chunk in chunks for step, value in expanded.items()}
 
 
 def _learn_headers(keys: PublicKeys, steps: Iterable[Step]) -> None:

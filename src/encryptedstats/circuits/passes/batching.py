@@ -1,8 +1,6 @@
-"""What of a program is computed at a time: given totals are large once they are expanded, so few of
-them are held at once.
+"""Split a program into batches that need few given totals each, because expanded totals are large.
 
-A part of lowering: a sum over terms is cut into sums over some of them, and these are added up
-again, as instructions.
+This pass is a part of lowering: a sum is split into partial sums, which are added up again.
 """
 
 from __future__ import annotations
@@ -17,10 +15,9 @@ from encryptedstats.circuits.program import ADD_UP, EXPAND, Batch, Step
 from encryptedstats.crypto.parameters import Parameters
 
 T = TypeVar("T")
-#: Bytes of expanded totals that a batch may hold, beside those that earlier ones have left to later
-#: ones.
+#: Bytes of expanded totals that a batch may hold, besides those that it passes to later batches.
 HELD: Final = 256 << 20
-_LEAST: Final = 16  # totals, whatever they take: each batch reads the rows again
+_LEAST: Final = 16  # totals, however large they are, because each batch reads the rows again
 
 #: Writes the sum of some steps, with their coefficients, plus a plain number.
 AddUp = Callable[[Sequence[int], Sequence[Step], int], Step]
@@ -29,33 +26,34 @@ AddUp = Callable[[Sequence[int], Sequence[Step], int], Step]
 def batches_of_totals(
     totals: Sequence[Step], parameters: Parameters, held: int
 ) -> tuple[Batch, ...]:
-    """Totals in groups that need few given ones each, neighbours of these together."""
+    """Group totals into batches that need few given totals each."""
     every = tuple(dict.fromkeys(totals))
-    most = most_expanded(every, parameters, held)
+    most = limit_expanded(every, parameters, held)
     if most is None:
         return (Batch(every),)
-    groups = _grouped([(total, _expanded([total])) for total in every], most)
+    groups = _group([(total, _find_expanded([total])) for total in every], most)
     return tuple(Batch(tuple(group)) for group in groups)
 
 
 def batches_of_rows(
     rows: Sequence[Step], parameters: Parameters, held: int, add_up: AddUp
 ) -> tuple[tuple[Batch, ...], dict[Step, Step]]:
-    """Sums cut into such with few given totals each; and by each sum, what it is when all batches
-    are added up.
+    """Split sums over rows into batches that need few given totals each.
+
+    Return the batches, and for each sum the step that adds up its parts.
     """
     every = tuple(dict.fromkeys(rows))
-    most = most_expanded(every, parameters, held)
+    most = limit_expanded(every, parameters, held)
     if most is None:
         return (Batch(every, every),), {row: row for row in every}
     t = parameters.plain_modulus
     terms = [
-        ((row, coefficient, term), _expanded([term]))
+        ((row, coefficient, term), _find_expanded([term]))
         for row in every
         for coefficient, term in _terms(row, t)
     ]
     batches, known = [], dict[Step, Step]()
-    for group in _grouped(terms, most):
+    for group in _group(terms, most):
         pieces: dict[Step, list[tuple[int, Step]]] = {}
         for row, coefficient, term in group:
             pieces.setdefault(row, []).append((coefficient, term))
@@ -69,9 +67,9 @@ def batches_of_rows(
     return tuple(batches), known
 
 
-def most_expanded(steps: Sequence[Step], parameters: Parameters, held: int) -> int | None:
-    """How many given totals may be held at once; None where all of them may."""
-    every = _expanded(steps)
+def limit_expanded(steps: Sequence[Step], parameters: Parameters, held: int) -> int | None:
+    """Return how many given totals may be held at once; None if all of them may."""
+    every = _find_expanded(steps)
     if not every:
         return None
     level = min(step.level for step in every)
@@ -80,16 +78,14 @@ def most_expanded(steps: Sequence[Step], parameters: Parameters, held: int) -> i
 
 
 def _piece(terms: Sequence[tuple[int, Step]], add_up: AddUp, constant: int) -> Step:
-    """Some terms of a row, plus a plain number."""
+    """Add up some terms of a row and a plain number."""
     if len(terms) == 1 and terms[0][0] == 1 and not constant:
         return terms[0][1]
     return add_up([coefficient for coefficient, _ in terms], [term for _, term in terms], constant)
 
 
 def _terms(row: Step, t: int) -> Iterator[tuple[int, Step]]:
-    """The terms of a sum with the coefficients that it was written with: in it they make up for
-    what switching left in them.
-    """
+    """Yield the terms of a sum with their original coefficients, without correction factors."""
     if row.op != ADD_UP:
         yield 1, row
         return
@@ -98,21 +94,20 @@ def _terms(row: Step, t: int) -> Iterator[tuple[int, Step]]:
 
 
 def _constant(row: Step, t: int) -> int:
-    """The plain number of a sum, as it was written."""
+    """Return the plain number of a sum, without its correction factor."""
     return rescale(row.data[1], row.factor, 1, t) if row.op == ADD_UP else 0
 
 
-def _expanded(steps: Sequence[Step]) -> set[Step]:
+def _find_expanded(steps: Sequence[Step]) -> set[Step]:
     return {step for step in in_order(steps) if step.op == EXPAND}
 
 
-def _grouped(things: Sequence[tuple[T, set[Step]]], most: int) -> list[list[T]]:
-    """Things in groups that need no more than so many given totals together, or than one alone
-    does.
+def _group(things: Sequence[tuple[T, set[Step]]], most: int) -> list[list[T]]:
+    """Group things so that no group needs more given totals than ``most``, or than one thing does.
 
-    They come in the order in which their totals come out of their packs, all packs from first to
-    last side by side: on average, since a total that all of them need, as the count of a class,
-    says nothing about their order.
+    Things are ordered by the mean relative place of their totals in the packs, which is the order
+    of expanding. A mean, because a total that all need, such as the count of a class, says nothing
+    about their order.
     """
     last: dict[Step, int] = {}
     for step in {step for _, needed in things for step in needed}:

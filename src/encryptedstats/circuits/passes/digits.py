@@ -1,12 +1,9 @@
-"""Numbers in digits: totals that are larger than any plaintext modulus, from parts that are not.
+"""Split large numbers into digits, so that totals may be larger than any plaintext modulus.
 
 A column of large numbers is stored as columns of its digits, ``x = x0 + x1 2^b + x2 4^b ...``, each
-between -2^b / 2 and 2^b / 2. A product of two is then a sum of products of digits, and a total
-falls apart into *parts*, one for each power of 2 that occurs: the owner opens the parts, each
-within bounds that are proven as those of any total, and joins them as integers.
-
-Here circuits are rewritten to the totals that are computed, and numbers put together again from
-what is opened. Nothing else knows of digits: what is computed are totals like all others.
+between -2^b / 2 and 2^b / 2. A product of two is then a sum of products of digits, and a total is a
+sum of *parts*, one for each power of 2 that occurs. The owner decrypts the parts, which have proven
+bounds like any total, and joins them as integers. No other module knows of digits.
 """
 
 from __future__ import annotations
@@ -38,19 +35,18 @@ from encryptedstats.circuits.expressions import (
 from encryptedstats.circuits.rules import RuleTable
 from encryptedstats.errors import ArgumentError
 
-#: For a column that is stored in digits: their columns, each with the power of 2 that it counts
-#: for.
+#: The columns of a variable's digits, each with its power of 2.
 Digits = Mapping[str, Sequence[tuple[int, str]]]
 _Parts = dict[int, Expression]
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What a total that is computed is of those that were asked for.
+    """How a computed total relates to the requested ones.
 
-    It counts for 2^``shift`` of one that begins with the last before it whose shift is 0. Where
-    there is a ``base``, it is two: one that is at most ``rest``, less than half the base, and as
-    many times the base as the other is.
+    It counts times 2^``shift`` for the requested total that begins with the last shift of 0. With
+    a ``base`` it is a pair, first + base * second, where the first is at most ``rest``, less than
+    half the base.
     """
 
     shift: int = 0
@@ -58,14 +54,13 @@ class Stored:
     rest: int = 0
 
 
-WHOLE: Final = Stored()  # one that was asked for, as it is
+WHOLE: Final = Stored()  # a requested total itself
 
 
 def split_into_digits(
     outputs: Sequence[Expression], digits: Digits
 ) -> tuple[list[Expression], list[int]]:
-    """The parts of all outputs, one after the other, and the power of 2 that each counts for: every
-    output begins with 0.
+    """Return the parts of all outputs in order, and their powers of 2; each output begins with 0.
 
     >>> x, y = column("x"), column("y")
     >>> split_into_digits([(x * y).total(), y.total()], {"x": [(0, "x0"), (8, "x1")]})
@@ -79,7 +74,7 @@ def split_into_digits(
     return [part for part, _ in pairs], [shift for _, shift in pairs]
 
 
-#: The parts of a node from those of its args.
+#: Returns the parts of a node from those of its args.
 DIGITS: Final = RuleTable[Callable[[Expression, Sequence[_Parts], Digits], _Parts]]("digits")
 
 
@@ -103,7 +98,7 @@ def _split_alike(node: Expression, args: Sequence[_Parts], digits: Digits) -> _P
 
 @DIGITS.rule(LINEAR)
 def _split_sum(node: Expression, args: Sequence[_Parts], digits: Digits) -> _Parts:
-    """Sums of equal powers; what is added goes to the first of them."""
+    """Add up parts of equal powers; the constant goes to the smallest."""
     coefficients, constant = node.data
     terms: dict[int, list[tuple[int, Expression]]] = {}
     for coefficient, parts in zip(coefficients, args, strict=True):
@@ -114,7 +109,7 @@ def _split_sum(node: Expression, args: Sequence[_Parts], digits: Digits) -> _Par
         added_up = combination(terms[shift], 0 if shift else constant)
         if isinstance(added_up, Expression):
             found[shift] = added_up
-        elif shift == 0:  # all of it cancels: a part that is a plain number is none
+        elif shift == 0:  # a plain number is not a part
             raise ArgumentError(
                 f"the smallest digits of {node!r} cancel: leave them out of the sum",
                 code="digits-cancel",
@@ -137,8 +132,7 @@ def _split_product(node: Expression, args: Sequence[_Parts], digits: Digits) -> 
 
 
 def digit_bounds(low: int, high: int, bits: int) -> list[Interval]:
-    """Between which numbers every digit lies, for numbers from low to high: as many digits as it
-    takes, the smallest first.
+    """Return the bounds of every digit of numbers from low to high, the smallest first.
 
     >>> [(digit.low, digit.high) for digit in digit_bounds(-3, 1000, 8)]
     [(-128, 127), (0, 4)]
@@ -151,7 +145,7 @@ def digit_bounds(low: int, high: int, bits: int) -> list[Interval]:
 
 
 def digit_of(values: NDArray[np.int64], place: int, count: int, bits: int) -> NDArray[np.int64]:
-    """One of ``count`` digits of every number.
+    """Return one of ``count`` digits of every number.
 
     >>> x = np.array([1000, -3])
     >>> digit_of(x, 0, 2, 8), digit_of(x, 1, 2, 8)
@@ -164,7 +158,7 @@ def digit_of(values: NDArray[np.int64], place: int, count: int, bits: int) -> ND
 
 
 def join_parts(totals: Sequence[int], stored: Sequence[Stored]) -> list[int]:
-    """The numbers that opened totals make up.
+    """Join decrypted parts and pairs to the requested numbers.
 
     >>> join_parts([-24, 4, 7], [Stored(0), Stored(8), Stored(0)])
     [1000, 7]
@@ -173,8 +167,8 @@ def join_parts(totals: Sequence[int], stored: Sequence[Stored]) -> list[int]:
 
     Raises
     ------
-    ValueError
-        Where the smaller of two that travel as one is larger than it can be.
+    ArgumentError
+        If the first number of a pair is outside its bounds.
     """
     numbers: list[int] = []
     for total, one in zip(totals, stored, strict=True):
@@ -183,9 +177,8 @@ def join_parts(totals: Sequence[int], stored: Sequence[Stored]) -> list[int]:
             first = total - one.base * second
             if abs(first) > one.rest:
                 raise ArgumentError(
-                    f"a total decrypts to {first}, outside the ±{one.rest} it is proven to keep: "
-                    "the result was altered, or does "
-                    "not belong to this computation. It is refused",
+                    f"a total decrypts to {first}, outside its proven bounds ±{one.rest}: the "
+                    "result was altered, or belongs to another computation",
                     code="outside-proven-range",
                 )
             numbers += [first, second]

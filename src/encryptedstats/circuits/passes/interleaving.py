@@ -27,11 +27,10 @@ def split_by_given(
 ) -> tuple[dict[Expression, Expression], Expression | int] | None:
     """Write an output as a sum over given totals of these names, and a rest.
 
-    Return what each total is multiplied by, and the rest; None where the output is not linear in
-    them.
+    Return the factor of each total, and the rest; None if the output is not linear in the totals.
 
-    >>> from encryptedstats.circuits.expressions import column, given
-    >>> x, a, b = column("x"), given("model", 0), given("model", 1)
+    >>> from encryptedstats.circuits.expressions import column, pack_total
+    >>> x, a, b = column("x"), pack_total("model", 0), pack_total("model", 1)
     >>> split_by_given(b * x + (a - b) * x * column("y") + 3 * x, {"model"})
     ({model[0]: y * x, model[1]: -y * x + x}, 3*x)
     """
@@ -60,7 +59,7 @@ class _Split:
     rest: list[_Term] = field(default_factory=list)
 
 
-#: Hands the factor of a node with given totals on to its args; False where it is not linear in them.
+#: Passes the factor of a node to its args; returns False if it is not linear in given totals.
 LINEAR_IN_GIVEN: Final = RuleTable[Callable[[Expression, _Factor, _Split], bool]](
     "linearity in given totals"
 )
@@ -69,7 +68,7 @@ LINEAR_IN_GIVEN.rule(TOTAL, REPLICATE, RESAMPLE, MASK)(lambda node, factor, spli
 
 
 @LINEAR_IN_GIVEN.rule(GIVEN)
-def _split_given(node: Expression, factor: _Factor, split: _Split) -> bool:
+def _take_given(node: Expression, factor: _Factor, split: _Split) -> bool:
     if isinstance(factor, int):
         return False
     split.found[node] = factor
@@ -107,7 +106,6 @@ def _factor_of(terms: Sequence[tuple[int, Expression | None]]) -> Expression | i
 def _times(
     factor: Expression | int, number: int, other: Expression | None
 ) -> tuple[int, Expression | None]:
-    """A factor times a number, and times something else."""
     if isinstance(factor, int):
         return factor * number, other
     return number, factor if other is None else factor * other

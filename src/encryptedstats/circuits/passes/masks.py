@@ -1,4 +1,4 @@
-"""Join masks: a sum of masked sums of columns takes one product for each column."""
+"""Join masks, so that a sum of masked sums of columns takes one product for each column."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def join_masks(outputs: Sequence[Expression]) -> list[Expression]:
 
     >>> from encryptedstats.circuits.expressions import Marks, column
     >>> x, y = column("x"), column("y")
-    >>> join_masks([(x - y).masked(Marks(0, [1])) + (1 - x).masked(Marks(0, [2]))])
+    >>> join_masks([(x - y).mask(Marks(0, [1])) + (1 - x).mask(Marks(0, [2]))])
     [x.mask(2 slots of chunk 0) + y.mask(1 slots of chunk 0) + here:one.mask(1 slots of chunk 0)]
     """
 
     def rule(node: Expression, args: list[Expression]) -> Expression:
-        if node.op == LINEAR and node.data == ((1,) * len(args), 0) and _share_a_chunk(args):
-            return _joined(args)
+        if node.op == LINEAR and node.data == ((1,) * len(args), 0) and _are_of_one_chunk(args):
+            return _join(args)
         return Expression(node.op, tuple(args), node.data, node.is_total) if args else node
 
     values = fold(outputs, rule)
     return [values[output] for output in outputs]
 
 
-def _share_a_chunk(masks: Sequence[Expression]) -> bool:
+def _are_of_one_chunk(masks: Sequence[Expression]) -> bool:
     return (
         all(
             mask.op == MASK and type(mask.data) is Marks and _of_columns(mask.args[0])
@@ -50,7 +50,7 @@ def _of_columns(row: Expression) -> bool:
     return row.op == COLUMN or (row.op == LINEAR and all(arg.op == COLUMN for arg in row.args))
 
 
-def _joined(masks: Sequence[Expression]) -> Expression:
+def _join(masks: Sequence[Expression]) -> Expression:
     found: dict[Expression, Counter[int]] = {}
     for mask in masks:
         (row,), slots = mask.args, mask.data.slots.tolist()
@@ -65,5 +65,5 @@ def _joined(masks: Sequence[Expression]) -> Expression:
         kept = {slot: factor for slot, factor in factors.items() if factor}
         if kept:
             plain = set(kept.values()) == {1}
-            parts.append((1, arg.masked(Marks(chunk, kept) if plain else Factors(chunk, kept))))
+            parts.append((1, arg.mask(Marks(chunk, kept) if plain else Factors(chunk, kept))))
     return linear(parts)

@@ -1,8 +1,7 @@
-"""Clear padding: answers for rows hold nothing in the slots without a row.
+"""Clear padding, so that answers for rows hold 0 in slots without a row.
 
-Where the model is plain, its numbers are coefficients, and what is stored in the clear is the same
-for every model: an encryption of each answer's plain number is added, so that only the owner can
-tell the coefficients from the ciphertexts.
+The numbers of a decrypted model are coefficients of the circuit. To hide them, an encryption of the
+constant is added to each answer.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from encryptedstats.circuits.expressions import (
     TOTAL,
     Expression,
     combination,
+    encrypted_constant,
     fold,
-    here,
     linear,
     ones,
 )
 from encryptedstats.circuits.rules import RuleTable
 
-#: Whether a node is 0 in padding slots, from whether its args are.
+#: Says whether a node is 0 in padding slots, from whether its args are.
 VANISHES: Final = RuleTable[Callable[[Expression, list[bool]], bool]]("vanishing padding")
 
 VANISHES.rule(COLUMN, HERE, MASK)(lambda node, args: True)
@@ -39,15 +38,14 @@ VANISHES.rule(LINEAR)(lambda node, args: not node.data[1] and all(args))
 
 
 def clear_padding(outputs: Sequence[Expression | int]) -> list[Expression]:
-    """Write every output so that it is the same in rows, and 0 in padding slots.
+    """Rewrite every output so that it is 0 in padding slots and unchanged in rows.
 
-    Columns are 0 in padding, so most terms of a sum are; given totals and plain numbers are not,
-    and are multiplied by what is 1 in every row, ``ones()``: the same rows give the same
-    ciphertexts. An output without given totals has a fresh encryption of its plain number, 0
-    included, which hides the coefficients of the others.
+    Columns are 0 in padding, so most terms of a sum are. Given totals and plain numbers are not,
+    and are multiplied by ``ones()``. An output without given totals gets a fresh encryption of its
+    constant, even of 0, which hides the coefficients of its terms.
 
-    >>> from encryptedstats.circuits.expressions import column, given
-    >>> clear_padding([given("model", 0) + given("model", 1) * column("v0.bin1"), column("v0.bin1") - 7, 5])
+    >>> from encryptedstats.circuits.expressions import column, pack_total
+    >>> clear_padding([pack_total("model", 0) + pack_total("model", 1) * column("v0.bin1"), column("v0.bin1") - 7, 5])
     [model[1] * v0.bin1 + model[0] * here:one, v0.bin1 + here:answer1, here:answer2]
     """
     clearing = _Clearing([output for output in outputs if isinstance(output, Expression)])
@@ -58,13 +56,13 @@ def clear_padding(outputs: Sequence[Expression | int]) -> list[Expression]:
         if isinstance(output, Expression) and clearing.is_given[output]:
             done = combination([*terms, (constant, clearing.ones)])
         if isinstance(done, int):
-            done = linear([*terms, (1, here(constant, f"answer{number}"))])
+            done = linear([*terms, (1, encrypted_constant(constant, f"answer{number}"))])
         found.append(done)
     return found
 
 
 class _Clearing:
-    """What some circuits are in padding slots, and how they are written so that it is 0."""
+    """The values of some circuits in padding slots, and how to rewrite them to 0."""
 
     def __init__(self, outputs: Sequence[Expression]) -> None:
         self.ones = ones()
@@ -75,7 +73,7 @@ class _Clearing:
             return any(args) or (node.op == LINEAR and any(self.vanishes[arg] for arg in node.args))
 
         self.vanishes = fold(outputs, lambda node, args: VANISHES[node.op](node, args))
-        self.is_mixed = fold(outputs, is_mixed)  # not 0 in padding, but a part of it is
+        self.is_mixed = fold(outputs, is_mixed)  # nodes of which only a part is 0 in padding
         self.is_given = fold(outputs, lambda node, args: any(args) or node.op == GIVEN)
 
     def split(self, node: Expression, times: int = 1) -> tuple[list[tuple[int, Expression]], int]:
@@ -90,7 +88,7 @@ class _Clearing:
             factor = combination([*terms, (constant, self.ones)])
             return ([], 0) if isinstance(factor, int) else ([(times, factor * other)], 0)
         coefficients, constant = node.data
-        terms, same = [], []  # in all slots alike, so that one product does for all of these
+        terms, same = [], []  # `same` is equal in all slots and shares one product
         for coefficient, arg in zip(coefficients, node.args, strict=True):
             if self.vanishes[arg] or self.is_mixed[arg]:
                 more, plain = self.split(arg, coefficient)

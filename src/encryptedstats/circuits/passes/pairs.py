@@ -1,6 +1,6 @@
-"""Join pairs: totals of a small table are digits, and two of them travel as one, ``T1 + B T2``.
+"""Join pairs: two small totals are sent as one, ``T1 + B T2``.
 
-It takes a proof that T1 stays below B / 2; the owner takes the two apart.
+It needs a proof that T1 stays below B / 2, so that the owner can separate them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from encryptedstats.circuits.proof import read_noise
 from encryptedstats.circuits.rules import RuleTable
 from encryptedstats.errors import NoiseError
 
-_DEEPEST: Final = 64  # steps down two circuits that are alike
+_DEEPEST: Final = 64  # levels at which two circuits are compared
 _Join = Callable[[Expression, Expression], Expression]
 
 
@@ -38,15 +38,14 @@ def prove_pairs(
     setting: Setting,
     ranges: Mapping[str, ColumnRange],
 ) -> list[Stored] | None:
-    """What :func:`join_pairs` of some totals are of them, over a table; None where that is not
-    proven.
+    """Return how the pairs of :func:`join_pairs` are stored; None if they are not proven.
 
-    It is not where one could reach half the base, two could wrap around modulo t, or drown in
-    noise.
+    They are not if a first total could reach half the base, or a pair could wrap around modulo t or
+    has too much noise.
     """
     parameters, layout = setting.parameters, setting.layout
     base = parameters.pair_base or 0
-    found = read_bounds(single, ranges, layout.n_rows, layout.n_chunks * layout.slots)
+    found = read_bounds(single, ranges, layout.n_rows, layout.n_places)
     largest = [found[output].largest for output in single]
     pairs = list(zip(largest[::2], largest[1::2], strict=False))
     if not all(
@@ -62,8 +61,9 @@ def prove_pairs(
 
 
 def join_pairs(outputs: Sequence[Expression], base: int) -> list[Expression]:
-    """``T1 + base T2`` for every two neighbours: what they have in common is computed once. An odd
-    one is left as it is.
+    """Return ``T1 + base T2`` for every two neighbours, which share their common steps.
+
+    An odd total at the end is left as it is.
 
     >>> from encryptedstats.circuits import column
     >>> s, y, z = column("s"), column("y"), column("z")
@@ -84,8 +84,8 @@ def join_pairs(outputs: Sequence[Expression], base: int) -> list[Expression]:
     return [*pairs, *outputs[2 * len(pairs) :]]
 
 
-#: Joins two nodes of one op by joining what they are made of; None where they are not alike.
-#: All this is linear in each factor and term.
+#: Joins two nodes of one op by joining their args, which is linear in each factor and term; None if
+#: they are not alike.
 PAIRS: Final = RuleTable[Callable[[Expression, Expression, _Join, int], Expression | None]]("pairs")
 
 PAIRS.rule(TOTAL)(lambda a, b, join, base: join(a.args[0], b.args[0]).total())

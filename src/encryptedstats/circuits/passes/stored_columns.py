@@ -1,12 +1,12 @@
-"""Circuits over columns that are not stored, rewritten to those that are.
+"""Rewrite circuits over the columns that are stored.
 
-Indicators of exclusive things add up to 1 in every row, so one of them need not be stored; and *at
-most cut j* is one column where the bins up to j are several. A coding says what each column that is
-asked for is in those that are stored: a sum with coefficients, and a number in every row. Sums of
-sums of columns are written as one, so that neighbouring bins become one column again.
+Indicators of exclusive bins add up to 1 in every row, so one of them is not stored; and *at most
+cut j* is one stored column instead of the sum of several bins. A coding writes each column as a sum
+of stored columns with coefficients, and a number in every row. Nested sums of columns are
+flattened, so that neighbouring bins become one column again.
 
-Padding is 0 in all stored columns. What is a number there is known to everybody, and totals are rid
-of it where they are lowered.
+Stored columns are 0 in padding. The numbers that a coding adds there are public, and lowering takes
+them off the totals.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ from encryptedstats.circuits.expressions import (
 from encryptedstats.circuits.rules import RuleTable
 from encryptedstats.errors import ArgumentError
 
-#: For a column that is asked for: stored ones with their coefficients, and the number that is added
-#: in every row.
+#: For each column, the stored columns with their coefficients, and the number to add in every row.
 Coding = Mapping[str, tuple[Mapping[str, int], int]]
 _Value = Expression | int
 
@@ -44,13 +43,11 @@ _Value = Expression | int
 def use_stored_columns(
     outputs: Sequence[Expression | int], coding: Coding, indicator: str | None = None
 ) -> list[_Value]:
-    """Write the outputs over stored columns: a plain number where what is asked for is the same in every
-    row.
+    """Rewrite outputs over stored columns; an output that is constant becomes a plain number.
 
-    A total that would be a plain number is written with a stored ``indicator``, x, as the total of
-    x² - x and that number: results are encrypted, be they known to everybody or not. Where rows are
-    moved into padding, or totals are brought there, it has to hold 0 as it does in columns: the
-    number is then added in rows alone.
+    A constant total is written with a stored ``indicator`` x as the total of x² - x plus the
+    number, because results are always encrypted. If rows are moved into padding, or totals are
+    replicated there, the number of a coding is added in rows only, so that padding stays 0.
 
     >>> x, y = column("bin0") + column("bin1"), column("class1")
     >>> coding = {"bin0": ({"upto0": 1}, 0), "bin1": ({"upto1": 1, "upto0": -1}, 0), "class1": ({"class0": -1}, 1)}
@@ -107,8 +104,9 @@ def _use_alike(node: Expression, args: list[_Value], context: _Context) -> _Valu
 
 
 def _fills_padding(outputs: Sequence[Expression], coding: Coding) -> bool:
-    """Whether padding can hold something beside what columns are there: but for what is marked, and
-    marks are never on padding.
+    """Return whether moving or replicating can fill padding in a coded circuit.
+
+    Masked expressions do not count, because marks are never on padding.
     """
     reached: set[Expression] = set()
     stack = list(outputs)
@@ -122,16 +120,12 @@ def _fills_padding(outputs: Sequence[Expression], coding: Coding) -> bool:
 
 
 def _sum_of_totals(node: Expression, args: Sequence[_Value], indicator: str | None) -> Expression:
-    """Totals of columns as one: two of them can be as much as there are rows, and their ciphertexts
-    cancel.
-    """
+    """Join totals of columns to the total of their sum, whose bounds are smaller."""
     coefficients, constant = node.data
     terms: list[tuple[int, Expression]] = []
     of_columns: list[tuple[int, Expression]] = []
     for coefficient, arg in zip(coefficients, args, strict=True):
-        assert isinstance(
-            arg, Expression
-        )  # totals are encrypted, be they known to everybody or not
+        assert isinstance(arg, Expression)  # totals are always encrypted
         is_of_columns = arg.op == TOTAL and _is_of_columns(arg.args[0])
         (of_columns if is_of_columns else terms).append(
             (coefficient, arg.args[0] if is_of_columns else arg)
@@ -173,12 +167,12 @@ def _product(a: _Value, b: _Value) -> _Value:
 
 
 def _varying(value: _Value, indicator: str | None) -> Expression:
-    """A number as what is encrypted: x² = x where x is 0 or 1."""
+    """Write a number as an encrypted expression, by x² - x = 0 for an indicator x."""
     if isinstance(value, Expression):
         return value
     if indicator is None:
         raise ArgumentError(
-            f"this is {value} in every row: there is nothing to compute with",
+            f"this expression is {value} in every row, so there is nothing to encrypt",
             code="constant-expression",
         )
     x = column(indicator)

@@ -15,14 +15,14 @@ from encryptedstats.circuits.devices.base import Device, Speed, Task
 from encryptedstats.circuits.devices.batches import Supplied, run_rows, run_totals, supply_batches
 from encryptedstats.circuits.devices.cuda import gpu as gpus
 from encryptedstats.circuits.devices.cuda.gpu import Gpu
-from encryptedstats.circuits.devices.cuda.lower import bring_down
+from encryptedstats.circuits.devices.cuda.lower import lower_totals
 from encryptedstats.circuits.devices.cuda.packing import CudaPacking
 from encryptedstats.circuits.devices.cuda.rows import compute_rows
 from encryptedstats.circuits.devices.cuda.session import Session
 from encryptedstats.circuits.devices.cuda.totals import compute_packs, compute_totals
 from encryptedstats.circuits.devices.native import NativeDevice
 from encryptedstats.circuits.devices.native.device import program_obstacle
-from encryptedstats.circuits.program import PACKED, ROWS, SHIFT, Program
+from encryptedstats.circuits.program import PACKED, ROWS, Program
 from encryptedstats.crypto.residues import Residues
 
 _MAX_PRIME_BITS: Final = 60
@@ -41,7 +41,6 @@ class CudaDevice(Device):
     """
 
     name: ClassVar[str] = "cuda"
-    side_by_side: ClassVar[bool] = False
     # Measured on an H200; it begins with a tape and its copies.
     speed: ClassVar[Speed] = Speed(rows=2e-12, totals=35e-12, start=0.05)
 
@@ -59,10 +58,6 @@ class CudaDevice(Device):
         gpu = self.session.given_gpu
         if gpu is None and not gpus.is_there():
             return f"no GPU was found here: {gpus.obstacle()}"
-        if any(step.op == SHIFT for step in program.steps):
-            return (
-                "it switches and relinearises totals one by one, and this program interleaves them"
-            )
         why_not = self._native.obstacle(program)
         if why_not is not None:
             return why_not
@@ -90,7 +85,7 @@ class CudaDevice(Device):
         make_packing = partial(CudaPacking, task.keys, task.workers, session=session)
         if task.program.form == ROWS:
             return run_rows(
-                task, make_packing, partial(compute_rows, session), partial(bring_down, session)
+                task, make_packing, partial(compute_rows, session), partial(lower_totals, session)
             )
         batches: Iterable[Supplied] = supply_batches(task, make_packing)
         if task.program.form == PACKED and len(task.program.batches) == 1:

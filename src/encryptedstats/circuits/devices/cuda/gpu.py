@@ -32,7 +32,9 @@ _ELSEWHERE: Final = Cure("other device", "device='native' goes on without it", {
 
 
 class GpuFullError(DeviceError):
-    """There is no memory left on a GPU: cached arrays can be freed, or less is computed at a time."""
+    """There is no memory left on a GPU: cached arrays can be freed, or less is computed
+    at a time.
+    """
 
 
 class Array:

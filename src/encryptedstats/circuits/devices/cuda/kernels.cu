@@ -479,14 +479,15 @@ enum { PLUS = -1, MINUS = -2 };
 struct Rows {
     const Prime *primes;
     const int *tape, *segments, *totals; /* segments: begin, end, first and last total; totals: size, local, component. Instructions name the local sum of a total, or its component: see sums.py */
-    const u64 *constants;  /* [prime][constant] */
+    const u64 *constants;  /* [prime][run][constant]: X to a power is constant in each of n_runs runs of coefficients */
     const u64 *const *columns; /* [chunk][column]: (2, primes, width) residues each */
     u64 *shared;           /* [chunk][vector][prime][width], in the form of the arithmetic */
     u64 *out;              /* [component][prime][width] residues */
     unsigned *wrong;       /* the first column that has a number which is no residue */
     u64 *scratch;          /* for temporary vectors and sums over chunks, where blocks have no room for them */
     i64 width, n_scratch;  /* words of a thread */
-    int n_primes, n_columns, n_constants, n_shared, n_temporary, n_chunks, first_prime, add, n_code; /* n_code: words that instructions take */
+    i64 start, run_width;  /* the first coefficient, and those of a run */
+    int n_primes, n_columns, n_constants, n_shared, n_temporary, n_chunks, first_prime, add, n_code, n_runs; /* n_code: words that instructions take */
 };
 
 /* What a thread works on at a time, `LANES` of it: coefficients of one chunk that are a block apart, or one coefficient of several
@@ -524,11 +525,17 @@ template <class A, int LANES, int MANY> struct Lanes {
         if (g < valid) J.out[((i64)(total + k) * J.n_primes + prime) * J.width + x + g * threads] = A::to(r, P);
     }
 
+    INSIDE W constant(int number, int g) const {
+        int run = J.n_runs == 1 ? 0 : (int)((J.start + x + (MANY ? 0 : g * threads)) / J.run_width);
+        if (run >= J.n_runs) run = 0; /* of a lane that has nothing to do */
+        return A::from(J.constants[((i64)prime * J.n_runs + run) * J.n_constants + number], P);
+    }
+
     INSIDE void linear(const int *word) const {
         Place to = place(word[1]);
         for (int g = 0; g < LANES; g++)
             for (int k = 0; k < word[2]; k++) {
-                W sum = A::from(k == 0 && word[3] >= 0 ? J.constants[(i64)prime * J.n_constants + word[3]] : 0, P);
+                W sum = k == 0 && word[3] >= 0 ? constant(word[3], g) : A::from(0, P);
                 for (int term = 0; term < word[4]; term++) {
                     const int *one = word + 5 + 3 * term;
                     if (k >= one[2]) continue;
@@ -536,7 +543,7 @@ template <class A, int LANES, int MANY> struct Lanes {
                     W y = of_word<A>(from.at[k * from.apart + lane(from, one[1], g)]);
                     if (one[0] == PLUS) sum = A::add(sum, y, P);
                     else if (one[0] == MINUS) sum = A::subtract(sum, y, P);
-                    else sum = A::add(sum, A::multiply(y, A::from(J.constants[(i64)prime * J.n_constants + one[0]], P), P), P);
+                    else sum = A::add(sum, A::multiply(y, constant(one[0], g), P), P);
                 }
                 to.at[k * to.apart + g * to.lane] = word_of(sum);
             }
@@ -853,6 +860,17 @@ template <class A, int MANY> HERE void branchings(const Rows &J, const Branching
     KERNEL BOUNDS(128, 4) branchings_##name(Rows J, const Branching *all, int count, int together) { branchings<A, 1>(J, all, count, together); }
 BRANCHINGS(Integers, integers)
 BRANCHINGS(Doubles, doubles)
+
+/* Sums (z) of the parts that places[ends[z]], ... name, for some coefficients (x) under a prime (y). */
+KERNEL gathered(const Prime *primes, const u64 *parts, u64 *sums, const int *ends, const int *places, i64 width, int n_primes) {
+    int prime = (int)blockIdx.y, number = (int)blockIdx.z;
+    u64 p = primes[prime].p;
+    for (i64 x = (i64)blockIdx.x * blockDim.x + threadIdx.x; x < width; x += (i64)gridDim.x * blockDim.x) {
+        u64 sum = 0;
+        for (int i = ends[number]; i < ends[number + 1]; i++) sum = plus(sum, parts[((i64)places[i] * n_primes + prime) * width + x], p);
+        sums[((i64)number * n_primes + prime) * width + x] = sum;
+    }
+}
 
 /* Whether sums hide anything, as a few of their coefficients tell: x is a total, whose bits are gathered in found[x]. */
 KERNEL hidden(const u64 *sums, const int *totals, u64 *found, i64 apart, int count) {

@@ -13,14 +13,14 @@ from encryptedstats.circuits.devices.cuda.gpu import Array
 from encryptedstats.circuits.devices.cuda.session import Session
 from encryptedstats.circuits.devices.cuda.steps import Keyed
 from encryptedstats.circuits.devices.native.steps import base_below, relinearised_at
-from encryptedstats.circuits.devices.native.steps import bring_down as bring_down_natively
+from encryptedstats.circuits.devices.native.steps import lower_totals as lower_totals_natively
 from encryptedstats.circuits.devices.steps import Place
 from encryptedstats.circuits.program import RELINEARISE, Step
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.residues import Residues
 
 
-def bring_down(
+def lower_totals(
     session: Session,
     steps: Sequence[Step],
     known: Mapping[Step, Residues],
@@ -35,7 +35,11 @@ def bring_down(
         return fetch(lower_known(session, steps, known, keys))
 
     found = session.attempt(compute)
-    return bring_down_natively(steps, fetch_given(known), keys, workers) if found is None else found
+    return (
+        lower_totals_natively(steps, copy_to_memory(known), keys, workers)
+        if found is None
+        else found
+    )
 
 
 def lower_known(
@@ -131,9 +135,9 @@ def fetch(values: Sequence[Array]) -> list[Residues]:
     return fetched
 
 
-def fetch_given(given: Mapping[Step, Any]) -> dict[Step, Residues]:
-    """Copy to memory whatever is on the GPU."""
-    return {step: np.asarray(value) for step, value in given.items()}
+def copy_to_memory(values: Mapping[Step, Any]) -> dict[Step, Residues]:
+    """Copy to memory what is on the GPU."""
+    return {step: np.asarray(value) for step, value in values.items()}
 
 
 def _relinearises(step: Step, base: Step) -> bool:

@@ -18,7 +18,7 @@ from encryptedstats.crypto.residues import Residues
 
 @dataclass(frozen=True)
 class CudaPacking(Packing):
-    """Packing on a GPU, or in C if totals are interleaved or this process has no GPU."""
+    """Packing on a GPU, or in C if this process has no GPU."""
 
     session: Session | None = None
 
@@ -28,7 +28,7 @@ class CudaPacking(Packing):
 
     @property
     def _keyed(self) -> Keyed | None:
-        return None if self.session is None or self.start else self.session.load_keys(self.keys)
+        return None if self.session is None else self.session.load_keys(self.keys)
 
     def merge(self, parts: Sequence[Residues], level: int, to: int | None = None) -> Residues:
         """Merge all parts of a level at a time."""
@@ -36,7 +36,7 @@ class CudaPacking(Packing):
         return (
             self._elsewhere.merge(parts, level, to)
             if keyed is None
-            else merge_on_gpu(keyed, parts, level, to)
+            else merge_on_gpu(keyed, parts, level, to, self.start)
         )
 
     def split(self, node: Residues, level: int, *, odd: bool) -> Sequence[Residues]:
@@ -44,25 +44,26 @@ class CudaPacking(Packing):
         keyed = self._keyed
         if keyed is None:
             return self._elsewhere.split(np.asarray(node), level, odd=odd)
-        return _expand_on_gpu(keyed, node, 1 << (level if odd else level - 1), level, level - 1)
+        levels = level, level - 1, self.start
+        return _expand_on_gpu(keyed, node, 1 << (level if odd else level - 1), levels)
 
     def expand(self, node: Residues, count: int, level: int) -> Iterable[Residues]:
         """Expand a part; the totals stay on the GPU."""
         keyed = self._keyed
         if keyed is None:
             return self._elsewhere.expand(np.asarray(node), count, level)
-        return _expand_on_gpu(keyed, node, count, level, 0)
+        return _expand_on_gpu(keyed, node, count, (level, self.start, self.start))
 
 
 def merge_on_gpu(
-    keyed: Keyed, parts: Sequence[Any], level: int = 0, to: int | None = None
+    keyed: Keyed, parts: Sequence[Any], level: int = 0, to: int | None = None, start: int = 0
 ) -> Residues:
     """Merge parts that may be on the GPU, and copy the result to memory."""
     there = keyed.ring.gpu.concatenate(parts).reshape(len(parts), *parts[0].shape)
-    return np.asarray(keyed.ring.pack(there, keyed.packing, level, to)[0])
+    return np.asarray(keyed.ring.pack(there, keyed.packing, level, to, start)[0])
 
 
-def _expand_on_gpu(keyed: Keyed, node: Any, count: int, level: int, lowest: int) -> list[Any]:
+def _expand_on_gpu(keyed: Keyed, node: Any, count: int, levels: tuple[int, int, int]) -> list[Any]:
     there = node if isinstance(node, Array) else keyed.ring.gpu.upload(np.asarray(node))
-    found = keyed.ring.expand(there, count, level, lowest, keyed.packing)
+    found = keyed.ring.expand(there, count, levels, keyed.packing)
     return [found[number] for number in range(len(found))]

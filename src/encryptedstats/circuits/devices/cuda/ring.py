@@ -18,6 +18,7 @@ import numpy as np
 
 from encryptedstats.circuits.devices.cuda.gpu import Array, Gpu
 from encryptedstats.circuits.expressions import Marks
+from encryptedstats.circuits.program import InterleavedMarks
 from encryptedstats.crypto.engine import in_copies
 from encryptedstats.crypto.kernels import minimal_root, read_switching_keys
 from encryptedstats.crypto.packing import packing_elements
@@ -122,6 +123,7 @@ class GpuRing:
             special,
         )
         self._factors: dict[tuple[int, ...], Array] = {}
+        self._powers_of_x: dict[tuple[int, int], Array] = {}
 
     # -- tables
     # --------------------------------------------------------------------------------------------
@@ -178,14 +180,28 @@ class GpuRing:
         return _Ring(prime.pointer, 0, inverse.pointer, 0, 0, self.t, self.logn, self.logm, 1, 0)
 
     @cached_property
-    def _places_of_slots(self) -> np.ndarray:
-        """Where SEAL's encoder puts each slot: powers of 3, and their negatives, of a root."""
+    def _exponents_of_slots(self) -> np.ndarray:
+        """The powers of a root modulo t at which a polynomial has the values of its slots: powers
+        of 3, and their negatives.
+        """
         order, exponents, power = 2 * self.n, np.empty(self.n, dtype=np.int64), 1
         for i in range(self.n // 2):
             exponents[i], exponents[self.n // 2 + i] = power, order - power
             power = power * 3 % order
-        found: np.ndarray = _reversed_numbers(self.n)[(exponents - 1) >> 1].astype(np.int32)
+        return exponents
+
+    @cached_property
+    def _places_of_slots(self) -> np.ndarray:
+        """Where SEAL's encoder puts each slot."""
+        found: np.ndarray = _reversed_numbers(self.n)[(self._exponents_of_slots - 1) >> 1].astype(
+            np.int32
+        )
         return found
+
+    @cached_property
+    def _powers_modulo_t(self) -> Residues:
+        """All powers of the root modulo t."""
+        return _powers(minimal_root(self.t, 2 * self.n), 2 * self.n, self.t)
 
     def factors(self, numbers: Sequence[int]) -> Array:
         """Return numbers to multiply by, one for each of the first primes."""
@@ -390,7 +406,9 @@ class GpuRing:
         )  # fmt: skip
 
     def _drop_factors(self, start: int, to: int) -> list[int]:
-        """Return the factors of residues when the primes from ``start`` down to ``to`` are dropped."""
+        """Return the factors of residues when the primes from ``start`` down to ``to``
+        are dropped.
+        """
         found = []
         for i, p in enumerate(self.moduli[:start]):
             factor = 1
@@ -538,13 +556,22 @@ class GpuRing:
             for word in _factor(self._lift(c) % p, p)
         ]
         words = [*(value.pointer for _, value in terms), *(len(value) for _, value in terms), *by]
-        given, out = (
-            self.gpu.upload(np.array(words, dtype=_U64)),
-            self.gpu.empty(size, primes, self.n),
-        )
-        pointers = _pointer(given.pointer), _pointer(out.pointer)
+        arguments = self.gpu.upload(np.array(words, dtype=_U64))
+        out = self.gpu.empty(size, primes, self.n)
+        pointers = _pointer(arguments.pointer), _pointer(out.pointer)
         self._each("combined", size * primes, 1, (*pointers, _int(len(terms)), _int(primes)))
         return out
+
+    def shift(self, value: Array, power: int) -> Array:
+        """Multiply by a power of X below N."""
+        primes = value.shape[1]
+        if (power, primes) not in self._powers_of_x:
+            coefficients = np.zeros((1, primes, self.n), dtype=_U64)
+            coefficients[..., power] = 1
+            there, out = self.gpu.upload(coefficients), self.gpu.empty(1, primes, self.n)
+            self.forward(_polys(there), _polys(out), 1, primes)
+            self._powers_of_x[power, primes] = out
+        return self.multiply(value, self._powers_of_x[power, primes])
 
     def _lift(self, number: int) -> int:
         """Lift a number modulo t as SEAL lifts a plaintext, after its sign was removed."""
@@ -552,12 +579,18 @@ class GpuRing:
         size = size - self.t if 2 * size > self.t else size
         return size if number >= 0 else -size
 
-    def encode(self, marks: Marks, primes: int) -> Array:
-        """Return the polynomial with 1 or a weight in marked slots and 0 in others, (1, primes, N)."""
+    def encode(self, marks: Marks | InterleavedMarks, primes: int) -> Array:
+        """Return the polynomial with 1 or a weight in marked slots and 0 in others, (1,
+        primes, N).
+        """
         gpu, n = self.gpu, self.n
         coefficients = gpu.empty(1, 1, n)
-        alone = type(marks) is Marks and self.parameters.copies == 1
-        values = self._mark(marks.slots) if alone else self._weight(marks)
+        if type(marks) is Marks and self.parameters.copies == 1:
+            values = self._mark(marks.slots)
+        else:
+            values = self._weight(
+                marks.parts if isinstance(marks, InterleavedMarks) else [(marks, 0)]
+            )
         self.inverse(_polys(values), _polys(coefficients), 1, 1, plain=True)
         lifted, out = gpu.empty(1, primes, n), gpu.empty(1, primes, n)
         self._each("lifted", primes, 1, (_pointer(coefficients.pointer), _pointer(lifted.pointer)))
@@ -572,10 +605,17 @@ class GpuRing:
         gpu.launch("marked", (-(-count // _THREADS), 1, 1), _THREADS, args)
         return values
 
-    def _weight(self, marks: Marks) -> Array:
-        values, parameters = np.zeros((1, 1, self.n), dtype=np.uint64), self.parameters
-        factors = marks.in_slots(parameters.slots, parameters.plain_modulus)
-        values[0, 0, self._places_of_slots] = in_copies(factors, parameters.copies)
+    def _weight(self, parts: Sequence[tuple[Marks, int]]) -> Array:
+        """Add up weights in slots, each multiplied by a power of X."""
+        parameters, slots = self.parameters, np.zeros(self.n, dtype=np.uint64)
+        for marks, power in parts:
+            factors = in_copies(marks.in_slots(parameters.slots, self.t), parameters.copies)
+            (there,) = np.nonzero(factors)
+            exponents = self._exponents_of_slots[there] * power % (2 * self.n)
+            products = factors[there].astype(object) * self._powers_modulo_t[exponents] % self.t
+            slots[there] = (slots[there] + products.astype(np.uint64)) % np.uint64(self.t)
+        values = np.zeros((1, 1, self.n), dtype=np.uint64)
+        values[0, 0, self._places_of_slots] = slots
         return self.gpu.upload(values)
 
     # -- packs
@@ -619,10 +659,18 @@ class GpuRing:
         return out
 
     def pack(
-        self, nodes: Array, keys: Sequence[Sequence[Key]], level: int = 0, to: int | None = None
+        self,
+        nodes: Array,
+        keys: Sequence[Sequence[Key]],
+        level: int = 0,
+        to: int | None = None,
+        start: int = 0,
     ) -> Array:
-        """Merge parts of a pack of 2^level places each, (parts, 2, primes, N), into one of 2^to."""
-        nodes = nodes if level else self.times_inverse_degree(nodes)
+        """Merge parts of a pack of 2^level places each, (parts, 2, primes, N), into one of 2^to.
+
+        Those of level ``start`` are totals, 2^start of them interleaved in each.
+        """
+        nodes = nodes if level > start else self._divide_by_doublings(nodes, start)
         for above in range(level + 1, (self.logn if to is None else to) + 1):
             nodes = self._merge(nodes, keys[above - 1], above)
         return nodes
@@ -637,11 +685,11 @@ class GpuRing:
             keys[-1], nodes, items, pairs=True, moved=moved, base=True, level=level
         )
 
-    def times_inverse_degree(self, nodes: Array) -> Array:
-        """Divide by N modulo every prime."""
+    def _divide_by_doublings(self, nodes: Array, start: int) -> Array:
+        """Divide by 2 modulo every prime for each level from ``start`` to a whole pack."""
         primes = nodes.shape[2]
         out = self.gpu.empty(*nodes.shape)
-        by = self.factors([pow(self.n, -1, p) for p in self.moduli[:primes]])
+        by = self.factors([pow(self.n >> start, -1, p) for p in self.moduli[:primes]])
         self._each(
             "scaled",
             2 * primes,
@@ -651,12 +699,21 @@ class GpuRing:
         return out
 
     def expand(
-        self, node: Array, count: int, level: int, lowest: int, keys: Sequence[Sequence[Key]]
+        self,
+        node: Array,
+        count: int,
+        levels: tuple[int, int, int],
+        keys: Sequence[Sequence[Key]],
     ) -> Array:
-        """Expand a node of 2^level places into nodes of 2^lowest, for the first ``count`` places."""
+        """Expand a node of 2^level places into nodes of 2^lowest, for the first ``count`` places.
+
+        ``levels``: the level, the lowest one, and the one that totals have, of which 2^start are
+        interleaved.
+        """
+        level, lowest, start = levels
         nodes = Array(self.gpu, node.pointer, (1, *node.shape), node)
         if level == self.logn:
-            nodes = self.times_inverse_degree(nodes)
+            nodes = self._divide_by_doublings(nodes, start)
         while level > lowest:
             nodes = self._part_nodes(nodes, -(-count >> (level - 1)), keys[level - 1], level)
             level -= 1

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from encryptedstats.circuits.devices.base import Task
 from encryptedstats.circuits.devices.batches import Supplied
-from encryptedstats.circuits.devices.cuda.lower import fetch_given, part_of
+from encryptedstats.circuits.devices.cuda.lower import copy_to_memory, part_of
 from encryptedstats.circuits.devices.cuda.session import Session
 from encryptedstats.circuits.devices.cuda.steps import Keyed
 from encryptedstats.circuits.devices.cuda.sums import CudaEvaluator, GpuTape
@@ -27,17 +27,17 @@ def compute_rows(session: Session, task: Task, batches: Iterable[Supplied]) -> I
     """Compute steps over rows; the values stay on the GPU until they are switched down."""
     source, limit = task.source, task.memory_limit
     loads: Loads | None = None
-    for batch, given in batches:
+    for batch, expanded in batches:
         keyed = session.load_keys(task.keys)
         if keyed is None:
-            yield from compute_rows_natively(task, [(batch, fetch_given(given))])
+            yield from compute_rows_natively(task, [(batch, copy_to_memory(expanded))])
             continue
         if row_obstacle(batch.steps, source.parameters) is not None:
-            yield from StepByStep(session.start).rows(task, [(batch, fetch_given(given))])
+            yield from StepByStep(session.start).rows(task, [(batch, copy_to_memory(expanded))])
             continue
-        sum_of, writer, made = _tape_of(batch, source, given, keyed)
-        loads = loads or Loads(source, rows_level(list(sum_of.values())), given, limit // 2)
-        loads.given = given
+        sum_of, writer, made = _tape_of(batch, source, expanded, keyed)
+        loads = loads or Loads(source, rows_level(list(sum_of.values())), expanded, limit // 2)
+        loads.expanded = expanded
         evaluator = CudaEvaluator(loads, task.workers, limit, keyed.ring)
         evaluator.writer = writer
         for chunk in range(source.layout.n_chunks):
@@ -52,14 +52,14 @@ def compute_rows(session: Session, task: Task, batches: Iterable[Supplied]) -> I
 
 
 def _tape_of(
-    batch: Batch, source: Source, given: Mapping[Step, Residues], keyed: Keyed
+    batch: Batch, source: Source, expanded: Mapping[Step, Residues], keyed: Keyed
 ) -> tuple[dict[Step, Step], TapeWriter, GpuTape]:
     """Return the steps of a batch as sums over one chunk, and their tape; keep the last ones."""
     name = batch.steps, source.layout.n_chunks > 1
     if name not in keyed.tapes:
         sum_of = sums_over_a_chunk(batch.steps)
         sums = list(sum_of.values())
-        evaluator = CudaEvaluator(Loads(source, rows_level(sums), given, 0), 1, 0, keyed.ring)
+        evaluator = CudaEvaluator(Loads(source, rows_level(sums), expanded, 0), 1, 0, keyed.ring)
         evaluator.prepare(sums)
         while len(keyed.tapes) >= _KEPT_TAPES:
             del keyed.tapes[next(iter(keyed.tapes))]

@@ -51,10 +51,10 @@ class RecordedPacks:
     packs: list[Array]
     recording: Recording
 
-    def are_of(self, task: Task, given: Mapping[Step, Residues]) -> bool:
+    def are_of(self, task: Task, expanded: Mapping[Step, Residues]) -> bool:
         """Return True if these are the packs that a task asks for."""
         same = self.program is task.program and self.keys is task.keys
-        is_plain = not given and task.options.checkpoint is None
+        is_plain = not expanded and task.options.checkpoint is None
         return same and is_plain and self.content == task.source.content_id
 
 

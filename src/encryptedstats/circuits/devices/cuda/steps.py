@@ -30,6 +30,7 @@ from encryptedstats.circuits.program import (
     MULTIPLY,
     RELINEARISE,
     ROTATE,
+    SHIFT,
     SWITCH,
     Step,
 )
@@ -79,6 +80,7 @@ class Keyed:
                 value, value.shape[1], self.relinearisation
             ),
             SWITCH: lambda _, level, value: ring.reduce(value, n_primes - level),
+            SHIFT: lambda _, power, value: ring.shift(value, power),
             ROTATE: lambda _, rotation, value: ring.rotate(value, self.rotation(rotation)),
             MASK: lambda _, marks, value: ring.multiply(value, ring.encode(marks, value.shape[1])),
         }

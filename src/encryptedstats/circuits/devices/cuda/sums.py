@@ -17,14 +17,22 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from encryptedstats.circuits.devices.cuda.branchings import branching_words, branchings_of
+from encryptedstats.circuits.devices.branchings import branching_words, branchings_of
 from encryptedstats.circuits.devices.cuda.gpu import Array, Gpu
 from encryptedstats.circuits.devices.cuda.ring import GpuRing
 from encryptedstats.circuits.devices.native.sums import Loads, SumsEvaluator, base_of, hides
-from encryptedstats.circuits.devices.native.tape import ADD_OP, NONE, PRODUCT_OP, Tape, TapeWriter
+from encryptedstats.circuits.devices.native.tape import (
+    ADD_OP,
+    NONE,
+    PRODUCT_OP,
+    Tape,
+    TapeWriter,
+    is_sum_of_loads,
+)
 from encryptedstats.circuits.devices.steps import NOTHING_HIDDEN
-from encryptedstats.circuits.program import COLUMN, EXPAND, Step
+from encryptedstats.circuits.program import ADD_UP, COLUMN, EXPAND, SUM, Step
 from encryptedstats.circuits.slices import Slice
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import ArgumentError, FileFormatError
@@ -43,7 +51,7 @@ _MAX_CHUNKS: Final = 1 << 12
 _STREAMS, _LEAST_STREAMED = 8, 4  # groups that a table is brought in, and chunks that are worth one
 
 
-class _Rows(ctypes.Structure):
+class _RowsArguments(ctypes.Structure):
     """The struct of kernels.cu."""
 
     _fields_ = (
@@ -52,12 +60,12 @@ class _Rows(ctypes.Structure):
             for name in ("primes", "tape", "segments", "totals", "constants", "columns")
         ),
         *((name, ctypes.c_uint64) for name in ("shared", "out", "wrong", "scratch")),
-        *((name, ctypes.c_int64) for name in ("width", "n_scratch")),
+        *((name, ctypes.c_int64) for name in ("width", "n_scratch", "start", "run_width")),
         *(
             (name, ctypes.c_int)
             for name in ("n_primes", "n_columns", "n_constants", "n_shared", "n_temporary")
         ),
-        *((name, ctypes.c_int) for name in ("n_chunks", "first_prime", "add", "n_code")),
+        *((name, ctypes.c_int) for name in ("n_chunks", "first_prime", "add", "n_code", "n_runs")),
     )
 
 
@@ -106,20 +114,94 @@ class Sums:
     hidden: Array  # for every total some bits of it
 
 
+@dataclass(frozen=True)
+class Parts:
+    """The products that interleaved totals add up, each with a sum of its own.
+
+    Attributes
+    ----------
+    sums : tuple of Step
+        One for each product.
+    of_totals : sequence of sequences of int
+        Numbers of the sums that each total adds up.
+    sizes : tuple of int
+        Polynomials of each total.
+    """
+
+    sums: tuple[Step, ...]
+    of_totals: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def components(self) -> dict[Step, int]:
+        """Where the polynomials of each sum begin."""
+        firsts = np.cumsum([0, *(one.size for one in self.sums)]).tolist()
+        return dict(zip(self.sums, firsts, strict=False))
+
+    @property
+    def n_components(self) -> int:
+        """All polynomials."""
+        return sum(one.size for one in self.sums)
+
+    def words(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return where the polynomials begin that each polynomial of the totals adds
+        up, and these.
+        """
+        components, places, ends = self.components, list[int](), [0]
+        for numbers, size in zip(self.of_totals, self.sizes, strict=True):
+            for k in range(size):
+                added = [self.sums[number] for number in numbers if self.sums[number].size > k]
+                places += [components[one] + k for one in added]
+                ends.append(len(places))
+        return np.array(ends, dtype=np.int32), np.array([*places, 0], dtype=np.int32)
+
+
+def parts_of(totals: Sequence[Step]) -> Parts | None:
+    """Return the products that interleaved totals add up; None if totals are no such sums."""
+    sums: dict[Step, Step] = {}
+    of_totals = []
+    for total in totals:
+        row = total.args[0]
+        plain = row.op == ADD_UP and not row.data[1] and set(row.data[0]) == {1}
+        if not plain or is_sum_of_loads(row):
+            return None
+        for arg in row.args:
+            sums.setdefault(arg, Step(SUM, (arg,), None, arg.noise, is_total=True))
+        of_totals.append(row.args)
+    numbers = {arg: number for number, arg in enumerate(sums)}
+    return Parts(
+        tuple(sums.values()),
+        tuple(tuple(numbers[arg] for arg in args) for args in of_totals),
+        tuple(total.size for total in totals),
+    )
+
+
 class GpuTape:
     """A tape with its constants on the GPU; for trees it has the prologue and the totals."""
 
-    def __init__(self, tape: Tape, ring: GpuRing, branchings: np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        tape: Tape,
+        ring: GpuRing,
+        branchings: np.ndarray | None = None,
+        parts: Parts | None = None,
+    ) -> None:
         self.tape, gpu = tape, ring.gpu
         self.branchings = None if branchings is None else gpu.upload(branchings)
         self.n_branchings = 0 if branchings is None else len(branchings)
+        self.parts = parts
+        self.gathered = [] if parts is None else [gpu.upload(words) for words in parts.words()]
         # Instructions say where sums go: among the local ones of a segment, or, of a single chunk,
         # in memory.
         self.local, self.words = (gpu.upload(_with_totals(tape, of)) for of in (1, 2))
         self.segments = gpu.upload(tape.segments)
         self.totals = gpu.upload(tape.places)
         moduli = ring.moduli[:-1]
-        constants = [tape.constants_modulo(p) for p in moduli]
+        constants = [
+            tape.constants_modulo(p, tape.root(ring.n, p, run))
+            for p in moduli
+            for run in range(tape.n_runs)
+        ]
         self.constants = gpu.upload(np.concatenate([*constants, np.zeros(1, dtype=np.uint64)]))
         self.firsts = dict(zip(tape.totals, tape.places[:, 2].tolist(), strict=True))
         longest = int((tape.segments[1:, 1] - tape.segments[1:, 0]).max(initial=0))
@@ -141,15 +223,21 @@ class CudaEvaluator(SumsEvaluator):
         """Return all these sums as trees, which keep nothing in memory but the sums, or else as a
         tape.
         """
-        branchings = branchings_of(totals)
+        totals = tuple(dict.fromkeys(totals))
+        branchings, parts = branchings_of(totals), None
+        if branchings is None:
+            parts = parts_of(totals)
+            branchings = None if parts is None else branchings_of(parts.sums)
         if branchings is None:
             self.prepare(totals)
             return GpuTape(self.tape(totals), self.on_gpu)
         self.prepare(totals, share_all=True)
         tape = _of_branchings(self.tape(()), totals)
         places = {step: place for (step, _), place in self.writer.shared.items()}
-        components = dict(zip(tape.totals, tape.places[:, 2].tolist(), strict=True))
-        return GpuTape(tape, self.on_gpu, branching_words(branchings, places, components))
+        firsts = dict(zip(tape.totals, tape.places[:, 2].tolist(), strict=True))
+        components = firsts if parts is None else parts.components
+        words = branching_words(branchings, places, components)
+        return GpuTape(tape, self.on_gpu, words, parts)
 
     def prologue_bytes(self, writer: TapeWriter) -> int:
         """Return the bytes for one chunk."""
@@ -165,12 +253,16 @@ class CudaEvaluator(SumsEvaluator):
         wrong = self.gpu.empty(max(1, self.layout.n_chunks))
         sums = Sums(self.gpu.empty(*shape), wrong, groups, self.gpu.empty(len(tape.totals)))
         self.gpu.clear(sums.wrong, 0xFF)
+        parts = sums.values
+        if made.parts is not None:
+            parts = self.gpu.empty(made.parts.n_components, self.n_primes, self.ring)
         for some in columns:
             number = len(groups)
             groups.append(some.chunks)
-            self._run(
-                made, some, sums.values, wrong[number], 0, self.ring, self.n_primes, add=number > 0
-            )
+            whole = self.everything
+            self._run(made, some, parts, wrong[number], 0, whole, self.n_primes, add=number > 0)
+        if made.parts is not None:
+            self._gather(made, parts, sums.values)
         count, apart = len(tape.totals), ctypes.c_int64(self.n_primes * self.ring)
         pointers = [
             ctypes.c_uint64(array.pointer) for array in (sums.values, made.totals, sums.hidden)
@@ -179,6 +271,21 @@ class CudaEvaluator(SumsEvaluator):
             "hidden", (-(-count // 128), 1, 1), 128, (*pointers, apart, ctypes.c_int(count))
         )
         return sums
+
+    def _gather(self, made: GpuTape, parts: Array, sums: Array) -> None:
+        """Add up the parts of interleaved totals."""
+        arrays = (self.on_gpu.primes, parts, sums, *made.gathered)
+        grid = (-(-self.ring // _THREADS), self.n_primes, len(sums))
+        self.gpu.launch(
+            "gathered",
+            grid,
+            _THREADS,
+            (
+                *(ctypes.c_uint64(array.pointer) for array in arrays),
+                ctypes.c_int64(self.ring),
+                ctypes.c_int(self.n_primes),
+            ),
+        )
 
     def check(self, made: GpuTape, sums: Sums) -> None:
         """Refuse columns that are none, and sums that are 0 whatever the table."""
@@ -203,12 +310,13 @@ class CudaEvaluator(SumsEvaluator):
         out: Array,
         wrong: Array,
         first_prime: int,
-        width: int,
+        one: Slice,
         primes: int,
         *,
         add: bool,
     ) -> None:
         gpu, tape, chunks, kind = self.gpu, made.tape, columns.chunks, self.on_gpu.arithmetic
+        width, n_runs = one.width, made.tape.n_runs
         shared_vectors, temporary, local = tape.vectors
         shared = gpu.empty(len(chunks), shared_vectors, primes, width)
         n_constants, n_columns = len(tape.constants), len(tape.columns)
@@ -223,11 +331,12 @@ class CudaEvaluator(SumsEvaluator):
         )
         fits = 8 * (made.code + each * threads) <= gpu.shared_bytes
         scratch = None if fits else gpu.empty(math.prod(grid), each, threads)
-        rows = _Rows(
+        rows = _RowsArguments(
             self.on_gpu.primes.pointer, words.pointer, made.segments.pointer, made.totals.pointer,
-            made.constants.pointer + 8 * n_constants * first_prime, columns.pointers.pointer,
-            shared.pointer, out.pointer, wrong.pointer, 0 if scratch is None else scratch.pointer, width, each, primes,
-            n_columns, n_constants, shared_vectors, temporary, len(chunks), first_prime, int(add), made.code,
+            made.constants.pointer + 8 * n_constants * n_runs * first_prime, columns.pointers.pointer,
+            shared.pointer, out.pointer, wrong.pointer, 0 if scratch is None else scratch.pointer, width, each,
+            one.start, self.ring // n_runs, primes, n_columns, n_constants, shared_vectors, temporary, len(chunks), first_prime,
+            int(add), made.code, n_runs,
         )  # fmt: skip
         gpu.launch(
             f"prologue_{kind}", (-(-width // _THREADS), primes, len(chunks)), _THREADS, (rows,)
@@ -273,7 +382,7 @@ class CudaEvaluator(SumsEvaluator):
             out,
             wrong,
             primes.start,
-            one.width,
+            one,
             len(primes),
             add=False,
         )
@@ -302,8 +411,9 @@ class CudaEvaluator(SumsEvaluator):
         columns, shared = 2 * len(made.tape.columns) * polynomial, self.prologue_bytes(self.writer)
         whole = columns * n_chunks + min(_PROLOGUE_BYTES, shared * n_chunks)
         few = min(n_chunks, _LEAST_STREAMED) * (columns + shared)
+        n_sums = sum(made.tape.sizes) + (0 if made.parts is None else made.parts.n_components)
         return (
-            2 * sum(made.tape.sizes) * polynomial + min(self.gpu.memory()[1] // 16, _WORK_BYTES),
+            2 * n_sums * polynomial + min(self.gpu.memory()[1] // 16, _WORK_BYTES),
             whole,
             few,
         )
@@ -388,12 +498,12 @@ class CudaEvaluator(SumsEvaluator):
             elif step in read:
                 found.append(read[step])
             else:
-                given: Any = self.loads.given[step]
-                if given.shape != (2, self.n_primes, self.ring):
+                column: Any = self.loads.expanded[step]
+                if column.shape != (2, self.n_primes, self.ring):
                     raise FileFormatError(
-                        f"a given total of shape {given.shape}", code="wrong-residue-shape"
+                        f"a given total of shape {column.shape}", code="wrong-residue-shape"
                     )
-                found.append(given)
+                found.append(column)
         return found
 
 
@@ -441,4 +551,4 @@ def _name(step: Step, loads: Loads, chunk: int) -> tuple[Any, ...]:
 
 
 def _is_there(step: Step, loads: Loads) -> bool:
-    return step.op == EXPAND and isinstance(loads.given[step], Array)
+    return step.op == EXPAND and isinstance(loads.expanded[step], Array)

@@ -11,12 +11,12 @@ import numpy as np
 
 from encryptedstats.circuits.devices.base import Task
 from encryptedstats.circuits.devices.cuda.lower import (
-    bring_down,
+    copy_to_memory,
     fetch,
-    fetch_given,
     lower_known,
     lower_sums,
     lower_together,
+    lower_totals,
     part_of,
 )
 from encryptedstats.circuits.devices.cuda.packing import merge_on_gpu
@@ -38,29 +38,29 @@ _GROUPS: Final = 4  # of chunks that have room on the GPU: one is computed on, o
 
 
 def compute_totals(
-    session: Session, task: Task, given: Mapping[Step, Residues]
+    session: Session, task: Task, expanded: Mapping[Step, Residues]
 ) -> Iterator[dict[Step, Residues]]:
     """Compute outputs at once if the GPU has room; otherwise slice by slice, or natively."""
-    found = session.attempt(lambda: _totals_at_once(session, task, given))
+    found = session.attempt(lambda: _totals_at_once(session, task, expanded))
     keyed = session.load_keys(task.keys)
     if found is not None:
         yield found
     elif keyed is None or program_obstacle(task.program) is not None:
-        yield from compute_totals_natively(task, fetch_given(given))
+        yield from compute_totals_natively(task, copy_to_memory(expanded))
     else:
         make_evaluator = partial(CudaEvaluator, ring=keyed.ring)
         yield from totals_by_tape(
-            task, fetch_given(given), make_evaluator, partial(bring_down, session)
+            task, copy_to_memory(expanded), make_evaluator, partial(lower_totals, session)
         )
 
 
 def _totals_at_once(
-    session: Session, task: Task, given: Mapping[Step, Residues]
+    session: Session, task: Task, expanded: Mapping[Step, Residues]
 ) -> dict[Step, Residues] | None:
     if _takes_steps(session, task):
-        found = _totals_by_steps(session, task, given)
+        found = _totals_by_steps(session, task, expanded)
         return dict(zip(found, fetch(list(found.values())), strict=True))
-    loaded = load_tape(session, task, given)
+    loaded = load_tape(session, task, expanded)
     keyed = session.load_keys(task.keys)
     if loaded is None or keyed is None:
         return None
@@ -88,11 +88,11 @@ def _takes_steps(session: Session, task: Task) -> bool:
 
 
 def _totals_by_steps(
-    session: Session, task: Task, given: Mapping[Step, Residues]
+    session: Session, task: Task, expanded: Mapping[Step, Residues]
 ) -> dict[Step, Any]:
     """Evaluate outputs step by step; they stay on the GPU."""
     by_steps = StepByStep(session.start, partial(lower_known, session))
-    known = collect_known(given, task.source.layout.n_chunks)
+    known = collect_known(expanded, task.source.layout.n_chunks)
     found: dict[Step, Any] = {}
     for batch in batches_of(task.program):
         found |= zip(batch, by_steps.batch(task.program, batch, task.source, known), strict=True)
@@ -103,34 +103,36 @@ def _totals_by_steps(
 
 
 def compute_packs(
-    session: Session, task: Task, given: Mapping[Step, Residues]
+    session: Session, task: Task, expanded: Mapping[Step, Residues]
 ) -> list[Residues] | None:
     """Compute totals and pack them on the GPU; return None if they have to leave it in between.
 
     A program that runs again on the same table is a recorded graph, started by one call.
     """
     with session.lock:
-        return session.attempt(lambda: _compute_packs(session, task, given))
+        return session.attempt(lambda: _compute_packs(session, task, expanded))
 
 
 def _compute_packs(
-    session: Session, task: Task, given: Mapping[Step, Residues]
+    session: Session, task: Task, expanded: Mapping[Step, Residues]
 ) -> list[Residues] | None:
     known = session.recorded
-    if known is not None and known.are_of(task, given):
+    if known is not None and known.are_of(task, expanded):
         evaluator = known.loaded.evaluator
         evaluator.gpu.again(known.recording)
         evaluator.check(known.loaded.made, known.sums)
         return [np.asarray(pack) for pack in known.packs]
     if _takes_steps(session, task):
-        found, keyed = _totals_by_steps(session, task, given), session.load_keys(task.keys)
+        found, keyed = _totals_by_steps(session, task, expanded), session.load_keys(task.keys)
         assert keyed is not None
+        level = task.program.n_interleaved.bit_length() - 1
         return [
-            merge_on_gpu(keyed, [found[arg] for arg in pack.args]) for pack in task.program.packs
+            merge_on_gpu(keyed, [found[arg] for arg in pack.args], level, start=level)
+            for pack in task.program.packs
         ]
     if any(base_below(arg, {}).op != SUM for pack in task.program.packs for arg in pack.args):
         return None
-    loaded = load_tape(session, task, given)
+    loaded = load_tape(session, task, expanded)
     return None if loaded is None else _pack_sums(session, task, loaded)
 
 
@@ -138,13 +140,17 @@ def _pack_sums(session: Session, task: Task, loaded: LoadedTape) -> list[Residue
     evaluator, made, source = loaded.evaluator, loaded.made, task.source
     keyed = session.load_keys(task.keys)
     assert keyed is not None
+    level = task.program.n_interleaved.bit_length() - 1
     packing_keys, _ = keyed.packing, keyed.relinearisation  # there before anything is recorded
     # A recording does not bring columns to the GPU: it is made when all of them are there.
     with evaluator.gpu.record() if loaded.stays else nullcontext() as recording:
         sums = evaluator.sums_on_gpu(made, loaded.columns)
         packs = [
             keyed.ring.pack(
-                lower_together(keyed, pack.args, sums.values, made.firsts), packing_keys
+                lower_together(keyed, pack.args, sums.values, made.firsts),
+                packing_keys,
+                level,
+                start=level,
             )[0]
             for pack in task.program.packs
         ]
@@ -160,7 +166,7 @@ def _pack_sums(session: Session, task: Task, loaded: LoadedTape) -> list[Residue
 # -- tapes -----------------------------------------------------------------------------------------
 
 
-def load_tape(session: Session, task: Task, given: Mapping[Step, Residues]) -> LoadedTape | None:
+def load_tape(session: Session, task: Task, expanded: Mapping[Step, Residues]) -> LoadedTape | None:
     """Upload a tape and its columns; return None if there is no room, or no tape."""
     program, source = task.program, task.source
     if task.options.checkpoint is not None or program_obstacle(program) is not None:
@@ -168,7 +174,7 @@ def load_tape(session: Session, task: Task, given: Mapping[Step, Residues]) -> L
     keyed = session.load_keys(task.keys)
     if keyed is None:
         return None
-    evaluator = CudaEvaluator(loads_of(task, given), task.workers, task.memory_limit, keyed.ring)
+    evaluator = CudaEvaluator(loads_of(task, expanded), task.workers, task.memory_limit, keyed.ring)
     writer, made = session.tapes.get(program, (None, None))
     if writer is None or made is None:
         made = evaluator.compile_tape(program.sums)

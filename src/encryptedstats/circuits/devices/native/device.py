@@ -11,12 +11,12 @@ from functools import partial
 from typing import ClassVar, Final
 
 from encryptedstats.circuits.devices.base import Device, Speed, Task
-from encryptedstats.circuits.devices.batches import BringDown, Supplied, run_rows, run_totals
+from encryptedstats.circuits.devices.batches import LowerTotals, Supplied, run_rows, run_totals
 from encryptedstats.circuits.devices.native.steps import (
     KernelPacking,
     NativeExecution,
-    bring_down,
     kernels_of,
+    lower_totals,
 )
 from encryptedstats.circuits.devices.native.sums import (
     Loads,
@@ -33,63 +33,76 @@ from encryptedstats.machine import LEAST
 from encryptedstats.progress import progress_bar
 
 _KEPT_BYTES: Final = 1 << 30  # of columns that are switched once and kept
-_BY_STEPS: Final = StepByStep(NativeExecution, bring_down)
+_BY_STEPS: Final = StepByStep(NativeExecution, lower_totals)
 #: Returns what adds up rows in place of the kernels.
 MakeEvaluator = Callable[[Loads, int, int], SumsEvaluator]
 
 
 def program_obstacle(program: Program) -> str | None:
     """Say why no tape adds up the rows of a program; return None if one does."""
+    # Asked by each price, plan and fit: it walks over all steps.
+    if "obstacle" not in program.findings:
+        program.findings["obstacle"] = _find_obstacle(program)
+    found: str | None = program.findings["obstacle"]
+    return found
+
+
+def _find_obstacle(program: Program) -> str | None:
     if any(program.stages[total] for total in program.sums):
-        return "the circuit brings totals back into the rows, or rows into other places"
+        return "the circuit replicates totals into rows, or moves rows"
     if any(step.op == HERE for step in program.steps):
-        return "the circuit has numbers that are encrypted on the spot, which are others every time"
+        return "the circuit encrypts numbers with the public key, anew in every chunk"
     return row_obstacle([total.args[0] for total in program.sums], program.parameters)
 
 
-def compute_totals(task: Task, given: Mapping[Step, Residues]) -> Iterator[dict[Step, Residues]]:
+def compute_totals(task: Task, expanded: Mapping[Step, Residues]) -> Iterator[dict[Step, Residues]]:
     """Compute the outputs of a program by a tape if there is one, else step by step."""
     if program_obstacle(task.program) is None:
-        yield from totals_by_tape(task, given, SumsEvaluator, bring_down)
+        yield from totals_by_tape(task, expanded, SumsEvaluator, lower_totals)
         return
     # Before processes begin, which inherit them.
     has_rotations = any(step.op == ROTATE for step in task.program.steps)
     kernels_of(task.keys).prepare(rotations=has_rotations)
-    yield from _BY_STEPS.totals(task, given)
+    yield from _BY_STEPS.totals(task, expanded)
 
 
 def totals_by_tape(
-    task: Task, given: Mapping[Step, Residues], make_evaluator: MakeEvaluator, lower: BringDown
+    task: Task, expanded: Mapping[Step, Residues], make_evaluator: MakeEvaluator, lower: LowerTotals
 ) -> Iterator[dict[Step, Residues]]:
     """Compute outputs, some at a time and not in their order."""
-    program, source = task.program, task.source
-    outputs = list(dict.fromkeys(output.step for output in program.outputs))
-    loads = loads_of(task, given)
+    for batch, sums in _sums_by_tape(task, expanded, make_evaluator):
+        found = lower(batch, sums, task.source.keys, task.workers)
+        yield dict(zip(batch, found, strict=True))
+
+
+def _sums_by_tape(
+    task: Task, expanded: Mapping[Step, Residues], make_evaluator: MakeEvaluator
+) -> Iterator[tuple[list[Step], dict[Step, Residues]]]:
+    """Yield outputs, some at a time and not in their order, with the sums that they need."""
+    source, loads = task.source, loads_of(task, expanded)
+    outputs = list(dict.fromkeys(output.step for output in task.program.outputs))
     with progress_bar("computing", source.layout.n_rows, "rows", task.options.progress) as advance:
-        batches = sums_in_batches(
+        yield from sums_in_batches(
             outputs,
             make_evaluator(loads, task.workers, task.memory_limit),
             checkpoint=task.options.checkpoint,
             advance=advance,
         )
-        for batch, sums in batches:
-            found = lower(batch, sums, source.keys, task.workers)
-            yield dict(zip(batch, found, strict=True))
 
 
 def compute_rows(task: Task, batches: Iterable[Supplied]) -> Iterator[list[Residues]]:
     """Compute steps over rows as sums over a single chunk."""
     source, limit = task.source, task.memory_limit // 2
     loads: Loads | None = None
-    for batch, given in batches:
+    for batch, expanded in batches:
         if row_obstacle(batch.steps, source.parameters) is not None:
-            yield from _BY_STEPS.rows(task, [(batch, given)])
+            yield from _BY_STEPS.rows(task, [(batch, expanded)])
             continue
         sum_of = sums_over_a_chunk(batch.steps)
         sums = list(sum_of.values())
         if loads is None:
-            loads = Loads(source, rows_level(sums), given, limit)
-        loads.given = given
+            loads = Loads(source, rows_level(sums), expanded, limit)
+        loads.expanded = expanded
         evaluator = SumsEvaluator(loads, task.workers, limit)
         evaluator.prepare(sums)
         evaluator.keeps = False  # the next chunk has other columns
@@ -106,10 +119,10 @@ def sums_over_a_chunk(steps: Iterable[Step]) -> dict[Step, Step]:
     return {step: Step(SUM, (step,), None, step.noise, is_total=True) for step in steps}
 
 
-def loads_of(task: Task, given: Mapping[Step, Residues]) -> Loads:
+def loads_of(task: Task, expanded: Mapping[Step, Residues]) -> Loads:
     """Return what the tapes of a program read."""
     kept_bytes = min(_KEPT_BYTES, max(LEAST, task.memory_limit // 2))
-    return Loads(task.source, rows_level(task.program.sums), given, kept_bytes)
+    return Loads(task.source, rows_level(task.program.sums), expanded, kept_bytes)
 
 
 def rows_level(sums: list[Step] | tuple[Step, ...]) -> int:
@@ -153,12 +166,24 @@ class NativeDevice(Device):
         apart.
         """
         if any(step.op == EXPAND for step in program.steps):
-            return "the circuit has totals that are given from elsewhere"
+            return "the circuit computes with totals of an earlier evaluation"
         return program_obstacle(program)
 
     def run(self, task: Task) -> Iterable[Residues]:
         """Run with the kernels."""
         make_packing = partial(KernelPacking, task.keys, task.workers)
         if task.program.form == ROWS:
-            return run_rows(task, make_packing, compute_rows, bring_down)
+            return run_rows(task, make_packing, compute_rows, lower_totals)
         return run_totals(task, make_packing, compute_totals)
+
+    def sums(self, task: Task) -> Iterator[Mapping[Step, Residues]]:
+        """Yield the sums of tapes where they lie, in memory that the next ones overwrite."""
+        if program_obstacle(task.program) is not None:
+            yield from super().sums(task)
+            return
+        for batch, sums in _sums_by_tape(task, {}, SumsEvaluator):
+            others = [step for step in batch if step not in sums]
+            found = lower_totals(others, sums, task.keys, task.workers) if others else []
+            yield {step: sums[step] for step in batch if step in sums} | dict(
+                zip(others, found, strict=True)
+            )

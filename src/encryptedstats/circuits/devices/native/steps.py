@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +30,7 @@ from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.packing import packing_primes, plaintext_coefficients
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import ArgumentError
+from encryptedstats.machine import thread_pool
 
 
 def kernels_of(keys: PublicKeys) -> Kernels:
@@ -115,17 +115,17 @@ class NativeExecution(SealExecution):
         return self._read[column, chunk]
 
 
-# -- modulus switching and relinearisation of totals --------------------------------------------------------------------------
+# -- modulus switching and relinearisation of totals -----------------------------------------------
 
 
-def bring_down(
+def lower_totals(
     steps: Sequence[Step], known: Mapping[Step, Residues], keys: PublicKeys, workers: int
 ) -> list[Residues]:
     """Compute steps from totals; kernels do the last switches and relinearisations."""
     kernels = kernels_of(keys)
     bases = [base_below(step, known) for step in steps]
     missing = [base for base in dict.fromkeys(bases) if base not in known]
-    before = StepByStep(NativeExecution).bring_down(missing, known, keys, workers)
+    before = StepByStep(NativeExecution).lower_totals(missing, known, keys, workers)
     known = {**known, **dict(zip(missing, before, strict=True))}
     found: dict[Step, Residues] = {}
     lowest = len(keys.parameters.data_moduli) - packing_primes(keys.parameters)
@@ -136,18 +136,17 @@ def bring_down(
     for (step, _), residues in zip(low, lowered, strict=True):
         found[step] = residues
     others = {step: base for step, base in pairs if step not in found}
-    with ThreadPoolExecutor(workers) as pool:
-        values = pool.map(
-            lambda step: _bring_down_one(step, others[step], known[others[step]], kernels), others
-        )
-        found |= zip(others, values, strict=True)
+    values = thread_pool(workers).map(
+        lambda step: _lower_one(step, others[step], known[others[step]], kernels), others
+    )
+    found |= zip(others, values, strict=True)
     return [found[step] for step in steps]
 
 
-def _bring_down_one(step: Step, base: Step, residues: Residues, kernels: Kernels) -> Residues:
+def _lower_one(step: Step, base: Step, residues: Residues, kernels: Kernels) -> Residues:
     if step is base:
         return np.array(residues)  # a copy: the next batch overwrites the memory of the sums
-    below = _bring_down_one(step.args[0], base, residues, kernels)
+    below = _lower_one(step.args[0], base, residues, kernels)
     return kernels.switch(below, step.level) if step.op == SWITCH else kernels.relinearise(below)
 
 
@@ -174,6 +173,12 @@ class KernelPacking(Packing):
     def merge(self, parts: Sequence[Residues], level: int, to: int | None = None) -> Residues:
         """Merge in threads."""
         return kernels_of(self.keys).pack(parts, to, level, self.workers, start=self.start)
+
+    def merge_groups(self, groups: Sequence[Sequence[Residues]], to: int) -> list[Residues]:
+        """Merge in threads, each group in one of them."""
+        kernels, start = kernels_of(self.keys), self.start
+        pool = thread_pool(self.workers)
+        return list(pool.map(lambda group: kernels.pack(group, to, start, 1, start=start), groups))
 
     def split(self, node: Residues, level: int, *, odd: bool) -> Sequence[Residues]:
         """Split residues."""

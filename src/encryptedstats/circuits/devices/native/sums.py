@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -21,6 +22,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.circuits.devices.native.points import is_at_points, write_branchings
 from encryptedstats.circuits.devices.native.steps import kernels_of
 from encryptedstats.circuits.devices.native.tape import (
     MOST_SEGMENT_VECTORS,
@@ -75,7 +77,9 @@ MAX_PRIME: Final = 1 << 50
 # to memory, in longer pieces.
 BLOCK: Final = 128
 BLOCK_OF_ONE: Final = 256
+BLOCK_AT_POINTS: Final = 32  # with all sums of a tape
 _MAX_CHUNKS: Final = 16  # of one run of the tape; see MAX_CHUNKS in _native/fused.c
+_MAX_CHUNKS_AT_POINTS: Final = 256
 _SCRATCH: Final = (
     2 << 20
 )  # bytes of columns of one block, all chunks: what a core can have of the last level of cache
@@ -125,7 +129,7 @@ def row_obstacle(rows: Sequence[Step], parameters: Parameters) -> str | None:
         return "the circuit interleaves totals that are not products of columns"
     loads = [step for step in steps if is_load(step)]
     if not all(map(is_readable, loads)) or len({step.level for step in loads}) > 1:
-        return "the circuit brings totals back into the rows, or rows into other places"
+        return "the circuit replicates totals into rows, or moves rows"
     return None
 
 
@@ -150,7 +154,7 @@ class Loads:
 
     source: Source
     level: int
-    given: Mapping[Step, Residues]
+    expanded: Mapping[Step, Residues]
     kept_bytes: int  # of columns that are switched once and kept
     _switched: dict[tuple[Step, int], Residues] = field(default_factory=dict)
     _made: dict[tuple[Step, int], Residues] = field(default_factory=dict)
@@ -203,7 +207,7 @@ class Loads:
 
     def _whole(self, step: Step, chunk: int) -> Residues:
         if step.op == EXPAND:
-            return self.given[step]
+            return self.expanded[step]
         if base_of(step).op == HERE:
             return self._made[step, chunk]
         if not self.level:
@@ -253,7 +257,7 @@ def _from_memory(
 ) -> Iterator[tuple[list[Step], dict[Step, Residues]]]:
     """Yield outputs in batches: the columns can be read again for each."""
     batches = evaluator.batches(outputs)
-    with ThreadPoolExecutor(1) as writer:  # writes the next tape while one runs
+    with evaluator.pools(), ThreadPoolExecutor(1) as writer:  # writes the next tape while one runs
         ahead = writer.submit(evaluator.tape, sums_under(batches[0]))
         for number, batch in enumerate(batches):
             tape = ahead.result()
@@ -272,7 +276,9 @@ def _slice_by_slice(
     checkpoint: str | os.PathLike[str] | None,
     advance: Callable[[float], None],
 ) -> Iterator[tuple[list[Step], dict[Step, Residues]]]:
-    """Yield all outputs after computing their sums slice by slice, so that the table is read once."""
+    """Yield all outputs after computing their sums slice by slice, so that the table is
+    read once.
+    """
     tape = evaluator.tape(totals)
     kept = evaluator.place_for(tape, checkpoint)
     try:
@@ -359,6 +365,7 @@ class SumsEvaluator:
         )
         self.chunks = range(self.layout.n_chunks)  # that are added up
         self.block = block or (BLOCK if self.layout.n_chunks > 1 else BLOCK_OF_ONE)
+        self._given_block, self.at_points = block, False
         if loads.parameters.copies > 1:
             self.block = min(self.block, loads.parameters.slots)
         self.level = level or arithmetic() or ""
@@ -372,6 +379,7 @@ class SumsEvaluator:
         self.holds = False  # whether the columns of all chunks are kept
         self._held: dict[int, tuple[Residues, ...]] = {}
         self._scratch: list[NDArray[np.uint64]] = []
+        self._pools: tuple[ThreadPoolExecutor, ThreadPoolExecutor] | None = None
 
     # -- what is computed at a time
     # ----------------------------------------------------------------------------------
@@ -398,6 +406,11 @@ class SumsEvaluator:
             share_all=share_all,
             copies=self.parameters.copies,
         )
+        self.at_points = is_at_points(
+            self.writer, self.level, self.parameters, self.layout.n_chunks
+        )
+        if self.at_points:
+            self.block = self._given_block or BLOCK_AT_POINTS
         table = self.layout.n_chunks * self._chunk_bytes(self.everything)
         self.holds = hold and (self.in_memory or table <= self.memory_limit // 2)
         self.groups = self._groups(self.everything)
@@ -406,7 +419,8 @@ class SumsEvaluator:
         self._kept_words = (
             len(self.groups[0]) * self.writer.n_shared * self._stride * blocks * self.n_primes
         )
-        self.keeps = len(self.groups) == 1 and 8 * self._kept_words <= self.memory_limit // 4
+        small = 8 * self._kept_words <= self.memory_limit // 4
+        self.keeps = len(self.groups) == 1 and small and not self.at_points
         self._kept, self._held = np.empty(0, dtype=np.uint64), {}
 
     def batches(self, outputs: Sequence[Step], *, joining: bool = False) -> list[list[Step]]:
@@ -415,7 +429,9 @@ class SumsEvaluator:
         Each group has at least one output. ``joining`` is for sums that are only joined.
         """
         limit = self.memory_limit * (3 if self.in_memory else 1) // 4
-        if self.keeps or joining:  # what is kept of several chunks is more to read for every batch
+        if (
+            self.keeps or self.at_points or joining
+        ):  # what is kept of several chunks is more to read for every batch
             limit = min(limit, _SMALL_BATCH * min(2, self.layout.n_chunks))
         batches: list[list[Step]] = []
         held: set[Step] = set()
@@ -438,7 +454,7 @@ class SumsEvaluator:
 
     def tape(self, totals: Sequence[Step]) -> Tape:
         """Return the tape of some of the totals."""
-        return self.writer.tape(totals)
+        return self.writer.tape(totals, write_branchings if self.at_points else None)
 
     def place_for(self, tape: Tape, checkpoint: str | os.PathLike[str] | None) -> SlicedSums:
         """Return where the sums of a tape are kept until all slices are there, and the slices."""
@@ -502,9 +518,11 @@ class SumsEvaluator:
         slices: Sequence[Slice],
         advance: Callable[[int], None] = lambda rows: None,
     ) -> Iterator[Residues]:
-        """Yield the sums of a tape slice by slice, (polynomials, primes, width), in reused memory."""
+        """Yield the sums of a tape slice by slice, (polynomials, primes, width), in
+        reused memory.
+        """
         steps = [(one, chunks) for one in slices for chunks in self._groups(one)]
-        with ThreadPoolExecutor(self.threads) as pool, ThreadPoolExecutor(self.threads) as readers:
+        with self.pools() as (pool, readers):
             ahead = self._reads(readers, tape, steps[:1])
             for index, (one, chunks) in enumerate(steps):
                 columns = tuple(column for read in ahead for column in read.result())
@@ -515,6 +533,19 @@ class SumsEvaluator:
                 if chunks.stop == self.chunks.stop:
                     _check_sums(tape, sums)
                     yield sums
+
+    @contextmanager
+    def pools(self) -> Iterator[tuple[ThreadPoolExecutor, ThreadPoolExecutor]]:
+        """Lend threads that compute and threads that read; the outermost call keeps them."""
+        if self._pools is not None:
+            yield self._pools
+            return
+        with ThreadPoolExecutor(self.threads) as pool, ThreadPoolExecutor(self.threads) as readers:
+            self._pools = pool, readers
+            try:
+                yield self._pools
+            finally:
+                self._pools = None
 
     def release(self) -> None:
         """Give back what the sums took."""
@@ -545,8 +576,13 @@ class SumsEvaluator:
         return len(self.writer.columns) * 16 * len(one.primes(self.parameters)) * one.width
 
     def _groups(self, one: Slice) -> list[range]:
-        """Group the chunks that are computed at a time: larger groups cause less traffic of sums."""
-        most = min(_MAX_CHUNKS, _SCRATCH // (8 * self.writer.n_shared * self._stride))
+        """Group the chunks that are computed at a time: larger groups cause less
+        traffic of sums.
+        """
+        most = min(
+            _MAX_CHUNKS_AT_POINTS if self.at_points else _MAX_CHUNKS,
+            _SCRATCH // (8 * self.writer.n_shared * self._stride),
+        )
         if not (
             self.in_memory or self.holds
         ):  # one group is computed on, one is read, and something is being unpacked
@@ -607,7 +643,9 @@ class SumsEvaluator:
         columns: tuple[Residues, ...],
         sums: Residues,
     ) -> None:
-        """Run a tape over some chunks; the first overwrite the sums, the others are added to them."""
+        """Run a tape over some chunks; the first overwrite the sums, the others are
+        added to them.
+        """
         scratch: SimpleQueue[NDArray[np.uint64]] = SimpleQueue()
         for buffer in self._scratch_for(tape, len(chunks)):
             scratch.put(buffer)
@@ -636,6 +674,7 @@ class SumsEvaluator:
             add, buffer = chunks.start > self.chunks.start, scratch.get()
             try:
                 memory = (accumulators, buffer, kept)
+                branchings = (tape.branchings,) if len(tape.branchings) else ()
                 return _fused.run(
                     self.level,
                     moduli[prime],
@@ -646,6 +685,7 @@ class SumsEvaluator:
                     columns,
                     *code,
                     *memory,
+                    *branchings,
                 )
             finally:
                 scratch.put(buffer)
@@ -673,6 +713,8 @@ class SumsEvaluator:
 
     def _scratch_for(self, tape: Tape, chunks: int) -> list[NDArray[np.uint64]]:
         shared, temporary, local = tape.vectors
+        if len(tape.branchings):  # of all sums at once
+            shared, local = shared // 2 * 3, sum(tape.sizes)
         words = (chunks * shared + temporary + local) * self._stride + 16
         if not self._scratch or len(self._scratch[0]) < words:
             self._scratch = [np.empty(words, dtype=np.uint64) for _ in range(self.threads)]
@@ -701,6 +743,9 @@ def _rows_of(source: Source) -> str:
 
 
 def _check_sums(tape: Tape, sums: Residues) -> None:
+    seconds = np.cumsum([1, *tape.sizes[:-1]])
+    if sums[seconds, 0, :8].any(axis=1).all():  # usually a few coefficients tell
+        return
     at = 0
     for size in tape.sizes:
         if not hides(sums[at : at + size]):

@@ -10,11 +10,11 @@ Inside a segment, products come depth first and vectors are reused as soon as po
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,10 @@ class Tape:
         Stand for value * R^power * X^shift modulo the prime: where X^shift is constant, see
         :meth:`root`.
     n_runs : int
-        In each of so many runs of coefficients X^shift is constant.
+        Runs of coefficients in each of which X^shift is constant.
+    branchings : array
+        Words of :class:`.Branching`; if there are any, they compute all totals, and the tape is a
+        prologue.
     vectors : (int, int, int)
         Shared by a chunk, temporary, and of local sums.
     """
@@ -68,6 +71,7 @@ class Tape:
     words: NDArray[np.int32]
     segments: NDArray[np.int32]
     places: NDArray[np.int32]
+    branchings: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
 
     def constants_modulo(self, prime: int, root: int = 1) -> NDArray[np.uint64]:
         """Return the constants for one prime; ``root`` replaces X."""
@@ -105,6 +109,11 @@ def is_sum_of_loads(step: Step) -> bool:
     return step.op == ADD_UP and all(is_load(arg) for arg in step.args)
 
 
+def loads_of_sum(step: Step) -> tuple[Step, ...]:
+    """Return the loads that a sum adds up."""
+    return _sum_of_loads(step)[0]
+
+
 def _sum_of_loads(step: Step) -> tuple[tuple[Step, ...], tuple[int, ...], int]:
     """Return the loads that a sum adds up, their coefficients, and its constant."""
     inner = step.args[0] if step.op == SHIFT else step
@@ -112,9 +121,7 @@ def _sum_of_loads(step: Step) -> tuple[tuple[Step, ...], tuple[int, ...], int]:
 
 
 def rest_of(step: Step) -> tuple[Step, Step] | None:
-    """Return a and a b for a step a - a b, also where a is a sum of loads whose terms are spelled
-    out.
-    """
+    """Return a and a b for a step a - a b, also where a is a sum whose terms are spelled out."""
     if step.op != ADD_UP:
         return None
     for part, coefficient in zip(step.args, step.data[0], strict=True):
@@ -130,7 +137,7 @@ def rest_of(step: Step) -> tuple[Step, Step] | None:
 
 def _terms_of(step: Step) -> tuple[dict[Step, int], int]:
     """Return a step as a sum of terms and a constant."""
-    if step.op != ADD_UP or not is_sum_of_loads(step):
+    if step.op != ADD_UP:
         return {step: 1}, 0
     return dict(zip(step.args, step.data[0], strict=True)), step.data[1]
 
@@ -149,6 +156,31 @@ def rows_in_order(rows: Iterable[Step]) -> Iterator[Step]:
         else:
             stack.append((step, True))
             stack.extend((arg, False) for arg in reversed(step.args))
+
+
+def nearest_sums(values: Sequence[Value]) -> list[tuple[Value, Value | None]]:
+    """Order sums of columns, each with an earlier one from which it differs by fewer columns than
+    it has; None if there is none.
+
+    Ranges of bins, and their complements, differ from one another by a bin or two.
+    """
+    numbers: dict[Step, int] = {}
+    masks: dict[Value, int] = {}
+    for value in values:
+        loads, coefficients, constant = _sum_of_loads(value[0])
+        if value[0].op == ADD_UP and not constant and set(coefficients) == {1}:
+            masks[value] = sum(1 << numbers.setdefault(load, len(numbers)) for load in loads)
+    found: list[tuple[Value, Value | None]] = [(v, None) for v in values if v not in masks]
+    done: list[Value] = []
+    for value in sorted(masks, key=lambda value: masks[value].bit_count()):
+        alike = (other for other in done if other[1] == value[1])
+        nearest = min(alike, key=lambda o: (masks[o] ^ masks[value]).bit_count(), default=None)
+        if nearest is not None:
+            steps = 1 + (masks[nearest] ^ masks[value]).bit_count()
+            nearest = nearest if steps < masks[value].bit_count() else None
+        found.append((value, nearest))
+        done.append(value)
+    return found
 
 
 @dataclass
@@ -218,6 +250,8 @@ class TapeWriter:
             most_vectors,
         )
         self.share_all = share_all
+        self.totals = tuple(totals)
+        self.has_branchings: bool | None = None  # None until somebody has looked
         rows = [total.args[0] for total in totals]
         self.nodes = list(rows_in_order(rows))
         self.n_runs = copies if any(node.op == SHIFT for node in self.nodes) else 1
@@ -230,15 +264,22 @@ class TapeWriter:
         self.columns: dict[Step, int] = {}
         self.shared: dict[Value, int] = {}
         self.prologue, self.n_shared = self._prologue(rows)
-        self._tapes: dict[tuple[Step, ...], Tape] = {}
+        self._tapes: dict[tuple[tuple[Step, ...], Any], Tape] = {}
         self._writing = Lock()  # constants get their numbers from one at a time
 
-    def tape(self, totals: Sequence[Step]) -> Tape:
-        """Return the tape of some of the totals; each is written once."""
+    def tape(
+        self,
+        totals: Sequence[Step],
+        write: Callable[[TapeWriter, Sequence[Step]], Tape] | None = None,
+    ) -> Tape:
+        """Return the tape of some of the totals; each is written once.
+
+        ``write`` takes the place of the writer's own way.
+        """
         with self._writing:
-            key = tuple(totals)
+            key = tuple(totals), write
             if key not in self._tapes:
-                self._tapes[key] = self._write(key)
+                self._tapes[key] = self._write(key[0]) if write is None else write(self, key[0])
             return self._tapes[key]
 
     def _write(self, totals: Sequence[Step]) -> Tape:
@@ -458,18 +499,45 @@ class TapeWriter:
         )
         often = [value for value in sums if uses[value] > 1][: SHARED_VECTORS // 2]
         kept = sums if self.share_all else often
-        vectors, code = _Vectors(0), list[int]()
-        for value in [*columns, *kept]:
-            self.shared[value] = vectors.take(2)
         for node in dict.fromkeys(node for node, _ in columns):
             self.columns[node] = len(self.columns)
-            code += self._load(node)
-        for value in kept:
-            code += self._words(self._combination(value), self.shared, {})
-        return code, vectors.top
+        code, self.shared = self.write_prologue(columns, kept)
+        return code, 2 * len(self.shared)
 
-    def _load(self, node: Step) -> list[int]:
-        plain, scaled = self.shared.get((node, 0)), self.shared.get((node, 1))
+    def write_prologue(
+        self, columns: Iterable[Value], sums: Sequence[Value]
+    ) -> tuple[list[int], dict[Value, int]]:
+        """Write the code that loads columns and adds up sums of columns; return it with their
+        places.
+        """
+        vectors, code = _Vectors(0), list[int]()
+        places = {value: vectors.take(2) for value in [*columns, *sums]}
+        for node in dict.fromkeys(node for node, _ in columns):
+            code += self._load(node, places)
+        for value, nearest in nearest_sums(sums):
+            code += self._words(self._from_nearest(value, nearest), places, {})
+        return code, places
+
+    def _from_nearest(self, value: Value, nearest: Value | None) -> _Word:
+        """Return the step that computes a sum of columns, starting from another sum if that is
+        shorter.
+        """
+        word = self._combination(value)
+        if nearest is None:
+            return word
+        power, others = value[1], set(_sum_of_loads(nearest[0])[0])
+        wanted = set(_sum_of_loads(value[0])[0])
+        more = [arg for arg in _sum_of_loads(value[0])[0] if arg not in others]
+        less = [arg for arg in _sum_of_loads(nearest[0])[0] if arg not in wanted]
+        return _Word(
+            LINEAR_OP,
+            value,
+            (nearest, *((arg, power) for arg in (*more, *less))),
+            coefficients=(PLUS, *(PLUS for _ in more), *(MINUS for _ in less)),
+        )
+
+    def _load(self, node: Step, places: Mapping[Value, int]) -> list[int]:
+        plain, scaled = places.get((node, 0)), places.get((node, 1))
         to = plain if plain is not None else scaled
         assert to is not None
         code = [LOAD_OP, to, self.columns[node]]
@@ -522,7 +590,7 @@ class TapeWriter:
         return np.array(places, dtype=np.int32), most
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def cached_writer(
     totals: tuple[Step, ...],
     plain_modulus: int,

@@ -1,8 +1,10 @@
-"""Sums over rows that are the leaves and nodes of trees, computed in the registers of a GPU.
+"""Sums over rows that are the leaves and nodes of trees, computed in the registers of a processor
+or a GPU.
 
 A forest asks for sums of products along paths: a root, times a factor, or the rest of the root
 outside it, times the next factor, and so on. Paths with a common start are combined into binary
-trees three factors deep, each of which one thread computes for one coefficient over all chunks.
+trees three factors deep, each of which is computed over all chunks for a few coefficients at a
+time.
 Other sums, and deeper trees, are tapes.
 """
 
@@ -30,13 +32,13 @@ _Path = tuple[tuple[Step, int], ...]
 
 
 @dataclass
-class _Split:
+class _Fork:
     """A factor of the path so far: its sum, if it is asked for, and what follows inside and
     outside.
     """
 
     total: Step | None = None
-    below: tuple[dict[Step, _Split], dict[Step, _Split]] = field(default_factory=lambda: ({}, {}))
+    below: tuple[dict[Step, _Fork], dict[Step, _Fork]] = field(default_factory=lambda: ({}, {}))
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,18 @@ class Branching:
     factors: tuple[Step | None, ...]
     totals: tuple[Step | None, ...]
 
-    def words(self, places: Mapping[Step, int], components: Mapping[Step, int]) -> list[int]:
-        """Return the struct Branching of kernels.cu."""
-        factors = [NONE if factor is None else places[factor] for factor in self.factors]
+    def words(
+        self,
+        places: Mapping[Step, int],
+        components: Mapping[Step, int],
+        of_factors: Mapping[Step, int] | None = None,
+    ) -> list[int]:
+        """Return the struct Branching of kernels.cu, and of fused.c.
+
+        ``of_factors``: the places of factors, if they are not those of roots.
+        """
+        of_factors = places if of_factors is None else of_factors
+        factors = [NONE if factor is None else of_factors[factor] for factor in self.factors]
         totals = [
             NONE if total is None else components[total]
             for total in (self.root_total, *self.totals)
@@ -60,11 +71,11 @@ class Branching:
         return [places[self.root], totals[0], *factors, *totals[1:]]
 
 
-def branchings_of(totals: Sequence[Step]) -> list[Branching] | None:
-    """Return trees with all these sums, each once; None if a sum belongs to no tree, or no tree
-    pays.
+def branchings_of(totals: Sequence[Step], *, shallow: bool = False) -> list[Branching] | None:
+    """Return trees with all these sums, each once; None if a sum belongs to no tree, or (unless
+    ``shallow``) no tree pays.
     """
-    roots: dict[Step, dict[Step, _Split]] = {}
+    roots: dict[Step, dict[Step, _Fork]] = {}
     themselves: dict[Step, Step] = {}
     preferred = _count_roots(totals)
     deepest = 0
@@ -81,9 +92,9 @@ def branchings_of(totals: Sequence[Step]) -> list[Branching] | None:
         deepest = max(deepest, len(path))
         splits = roots.setdefault(root, {})
         for factor, side in path[:-1]:
-            splits = splits.setdefault(factor, _Split()).below[side]
-        splits.setdefault(path[-1][0], _Split()).total = total
-    if deepest < 2:  # products of two columns are as fast on a tape
+            splits = splits.setdefault(factor, _Fork()).below[side]
+        splits.setdefault(path[-1][0], _Fork()).total = total
+    if deepest < 2 and not shallow:  # products of two columns are as fast on a tape
         return None
     return [
         found
@@ -93,21 +104,24 @@ def branchings_of(totals: Sequence[Step]) -> list[Branching] | None:
 
 
 def branching_words(
-    branchings: Iterable[Branching], places: Mapping[Step, int], components: Mapping[Step, int]
+    branchings: Iterable[Branching],
+    places: Mapping[Step, int],
+    components: Mapping[Step, int],
+    of_factors: Mapping[Step, int] | None = None,
 ) -> NDArray[np.int32]:
     """Return the words of all trees, with trees of the same factors next to each other."""
-    words = [one.words(places, components) for one in branchings]
+    words = [one.words(places, components, of_factors) for one in branchings]
     return np.array(sorted(words, key=lambda one: (one[2 : 2 + _NODES], one[0])), dtype=np.int32)
 
 
-def _branchings(root: Step, total: Step | None, splits: dict[Step, _Split]) -> Iterator[Branching]:
+def _branchings(root: Step, total: Step | None, splits: dict[Step, _Fork]) -> Iterator[Branching]:
     for number, nodes in enumerate(_cover(splits, 1) or [{}]):
         named = [nodes.get(node, (None, None)) for node in range(1, _NODES + 1)]
         factors, totals = zip(*named, strict=True)
         yield Branching(root, total if number == 0 else None, factors, totals)
 
 
-def _cover(splits: dict[Step, _Split], node: int) -> list[dict[int, tuple[Step, Step | None]]]:
+def _cover(splits: dict[Step, _Fork], node: int) -> list[dict[int, tuple[Step, Step | None]]]:
     """Return binary trees below a node that contain all splits; trees with a common first split
     share it.
     """

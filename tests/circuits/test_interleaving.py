@@ -1,4 +1,4 @@
-"""Small tables are repeated in their ciphertexts, so that many totals lie side by side in one
+"""Small tables are repeated in their ciphertexts, so that many totals are interleaved in one
 before they are brought down.
 """
 
@@ -30,18 +30,17 @@ import encryptedstats as es
 from encryptedstats.circuits import Expression, column
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.cost import read_cost
-from encryptedstats.circuits.devices import register, registered, unregister
+from encryptedstats.circuits.devices import get_devices, register, unregister
 from encryptedstats.circuits.devices.native.device import compute_totals
 from encryptedstats.circuits.evaluate import compile_for, evaluate
-from encryptedstats.circuits.expressions import Marks
-from encryptedstats.circuits.expressions import given as given_total
+from encryptedstats.circuits.expressions import Marks, pack_total
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.passes.interleaving import split_by_given
 from encryptedstats.circuits.passes.masks import join_masks
 from encryptedstats.circuits.program import EXPAND, MASK, MULTIPLY, PACK, RELINEARISE, SHIFT
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.engine import engine_for
-from encryptedstats.crypto.packing import packing_parameters, side_by_side
+from encryptedstats.crypto.packing import interleaving_power, packing_parameters
 from encryptedstats.crypto.residues import ciphertext_of, residues_of
 from error_codes import error
 
@@ -104,8 +103,8 @@ def test_copies_that_cannot_be(copies: Any) -> None:
 
 
 def test_neighbours_have_different_powers() -> None:
-    assert [side_by_side(place, 4, 1024) for place in range(6)] == [0, 512, 256, 768, 0, 512]
-    assert {side_by_side(place, 8, 1024) for place in range(8)} == set(range(0, 1024, 128))
+    assert [interleaving_power(place, 4, 1024) for place in range(6)] == [0, 512, 256, 768, 0, 512]
+    assert {interleaving_power(place, 8, 1024) for place in range(8)} == set(range(0, 1024, 128))
 
 
 # -- totals
@@ -170,7 +169,7 @@ def test_totals_without_room_are_merged_as_they_come(device: str) -> None:
     assert found.equals(expected)
 
 
-def test_a_ciphertext_is_brought_down_for_many_totals() -> None:
+def test_a_ciphertext_is_lowered_for_many_totals() -> None:
     outputs = forest(40)
     costs = {}
     for copies in (1, 8):
@@ -189,14 +188,14 @@ def test_a_ciphertext_is_brought_down_for_many_totals() -> None:
 
 @pytest.mark.parametrize("count", [3, None], ids=["fewer than copies", "many"])
 def test_alone_they_are_in_the_same_places(count: int | None) -> None:
-    """So that results of devices that put nothing side by side can be added to those of others."""
+    """So that results of devices that interleave nothing can be added to those of others."""
     source, more, outputs = lab(8).source((20,)), lab(8).source((9,), seed=5), forest(5)[:count]
-    ready, alone = compile_for(outputs, source), compile_for(outputs, source, beside=1)
-    assert (ready.program.beside, alone.program.beside) == (8, 1)
+    ready, alone = compile_for(outputs, source), compile_for(outputs, source, n_interleaved=1)
+    assert (ready.program.n_interleaved, alone.program.n_interleaved) == (8, 1)
     assert ready.program.places == alone.program.places
     assert not any(step.op == SHIFT for step in alone.program.steps)
-    device = registered()["native"]
-    by_hand_alone = type("Alone", (type(device),), {"name": "alone", "side_by_side": False})()
+    device = get_devices()["native"]
+    by_hand_alone = type("Alone", (type(device),), {"name": "alone", "interleaves": False})()
     register(by_hand_alone)
     try:
         one = evaluate(outputs, source, device="alone", **QUIET)
@@ -257,7 +256,7 @@ def test_places_that_cannot_be(places: str) -> None:
     source = lab(8).source((20,))
     file = evaluate([a.total(), b.total(), n.total()], source, **QUIET).to_container()
     file.sections["places"] = places.encode()
-    with pytest.raises(es.FileFormatError, match="places"):
+    with pytest.raises(es.FileFormatError, match="place"):
         EncryptedNumbers.from_container(file, source.keys)
 
 
@@ -268,8 +267,8 @@ def test_places_that_cannot_be(places: str) -> None:
 @pytest.mark.parametrize("device", ["native", "seal"])
 def test_marked_totals_are_one_product(device: str) -> None:
     source = lab(8).source((20, 9))
-    outputs = [(n * w).masked(Marks(0, [k])).total() for k in range(13)] + [
-        n.masked(Marks(1, [2, 4])).total()
+    outputs = [(n * w).mask(Marks(0, [k])).total() for k in range(13)] + [
+        n.mask(Marks(1, [2, 4])).total()
     ]
     program = compile_for(outputs, source).program
     assert sum(step.op == MASK for step in program.steps) <= 4
@@ -307,9 +306,9 @@ marked_rows = st.builds(
 def test_joined_marks_are_the_same_numbers(terms: list[tuple[Expression, set[int]]]) -> None:
     layout = Layout(12, 16)
     columns = {name: values[:12] for name, values in lab(2).source((20,)).columns.items()}
-    rows = terms[0][0].masked(Marks(0, terms[0][1]))
+    rows = terms[0][0].mask(Marks(0, terms[0][1]))
     for row, slots in terms[1:]:
-        rows = rows + row.masked(Marks(0, slots))
+        rows = rows + row.mask(Marks(0, slots))
     (joined,) = join_masks([rows])
     expected, found = (_masked_by_hand(one, columns, layout) for one in (rows, joined))
     np.testing.assert_array_equal(found, expected)
@@ -332,9 +331,9 @@ def _masked_by_hand(mask: Expression, columns: Any, layout: Layout) -> np.ndarra
 @given(marked_rows, st.sampled_from([1, 8]))
 def test_joined_marks_decrypt(terms: list[tuple[Expression, set[int]]], copies: int) -> None:
     source = lab(copies).source((12,))
-    rows = terms[0][0].masked(Marks(0, terms[0][1]))
+    rows = terms[0][0].mask(Marks(0, terms[0][1]))
     for row, slots in terms[1:]:
-        rows = rows + row.masked(Marks(0, slots))
+        rows = rows + row.mask(Marks(0, slots))
     outputs = [rows.total(), (rows * n).total()]
     for device in ("native", "seal"):
         found = unless_refused(
@@ -372,7 +371,7 @@ def predicted(
         outputs,
         rows,
         form="rows",
-        given=packs,
+        packs=packs,
         bounds=tuple(wide(lab, outputs)),
         device=device,
         **QUIET,
@@ -389,7 +388,7 @@ def wide(lab: Lab, outputs: Sequence[Expression]) -> list[Interval]:
 
 
 def model(k: int) -> Expression:
-    return given_total("model", k)
+    return pack_total("model", k)
 
 
 LINEAR = [
@@ -398,7 +397,7 @@ LINEAR = [
     [sum((model(k) * x for k, x in enumerate((a, b, c, y, w, n, a * b))), 4 * a)],
     [model(6) + (model(1) - model(6)) * (1 - a) * (n + 2)],
 ]
-BILINEAR = [[model(0) * given_total("drawn", 1) * n + model(1) * given_total("drawn", 0) * a * b]]
+BILINEAR = [[model(0) * pack_total("drawn", 1) * n + model(1) * pack_total("drawn", 0) * a * b]]
 OTHERS = [[model(0) * model(1) * n], [model(4)], [n * a]]
 
 
@@ -414,10 +413,10 @@ def test_sums_over_given_totals_are_a_few_products() -> None:
     source = lab.source((20,))
     packs = {"model": evaluate(forest(10), source, **QUIET)}
     count = len(packs["model"])
-    terms = [given_total("model", k) * (a, b, c, y)[k % 4] for k in range(count)]
+    terms = [pack_total("model", k) * (a, b, c, y)[k % 4] for k in range(count)]
     outputs = [sum(terms[1:], terms[0])]
     program = compile_for(
-        outputs, source, form="rows", given=packs, bounds=tuple(wide(lab, outputs))
+        outputs, source, form="rows", packs=packs, bounds=tuple(wide(lab, outputs))
     ).program
     assert sum(step.op == EXPAND for step in program.steps) == -(-count // 8)
     assert sum(step.op == MULTIPLY for step in program.steps) == -(-count // 8)
@@ -489,7 +488,10 @@ def test_a_table_that_is_larger_than_planned_has_more_chunks(frame: pd.DataFrame
     np.testing.assert_array_equal(opened.class_counts_, clear.class_counts_)
 
 
-@pytest.mark.parametrize(("fraction", "trees", "depth"), [(0, 4, 2), (2, 2, 1)])
+@pytest.mark.parametrize(
+    ("fraction", "trees", "depth"),
+    [(0, 4, 2), pytest.param(2, 2, 1, marks=pytest.mark.slow)],  # whose keys take 200 MB
+)
 def test_a_forest_that_is_never_opened(
     frame: pd.DataFrame, fraction: int, trees: int, depth: int
 ) -> None:

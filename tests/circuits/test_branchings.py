@@ -1,30 +1,37 @@
-"""Sums along the paths of trees, which a GPU computes in registers: which they are, and that no
-residue differs.
+"""Sums along the paths of trees, which processors and GPUs compute in registers: which they are,
+and that no residue differs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 import pytest
 import test_devices as suite
-from circuit_samples import Lab, MemorySource, lab_of, totals_of
+from circuit_samples import Lab, MemorySource, insecure, totals_of
 from host_gpu import COMPILER
 from test_cuda import HostCuda
 
-from encryptedstats.circuits.devices import register, registered, unregister
+import encryptedstats as es
+from encryptedstats.circuits.devices import get_devices, register, unregister
+from encryptedstats.circuits.devices.branchings import branchings_of
 from encryptedstats.circuits.devices.cuda import sums
-from encryptedstats.circuits.devices.cuda.branchings import branchings_of
 from encryptedstats.circuits.devices.cuda.totals import compute_totals as cuda_totals
+from encryptedstats.circuits.devices.native import sums as native_sums
 from encryptedstats.circuits.devices.native.device import compute_totals as native_totals
+from encryptedstats.circuits.devices.native.points import LEVELS
+from encryptedstats.circuits.devices.native.sums import Loads, SumsEvaluator, arithmetic
 from encryptedstats.circuits.evaluate import compile_for
 from encryptedstats.circuits.expressions import Expression
+from encryptedstats.errors import FileFormatError
+from encryptedstats.machine import CPU_LEVELS, CPU_VARIABLE
+from error_codes import error
 
 a, b, c, n, w, y = suite.a, suite.b, suite.c, suite.n, suite.w, suite.y
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler here")
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler here")
 
 
 def tree(root: Expression, splits: list[Expression]) -> list[Expression]:
@@ -64,14 +71,67 @@ class Extreme(MemorySource):
 @pytest.fixture(params=["doubles", "integers"])
 def device(request: pytest.FixtureRequest) -> Any:
     register(HostCuda(request.param))
-    yield registered()[HostCuda.name]
+    yield get_devices()[HostCuda.name]
     unregister(HostCuda.name)
 
 
+@lru_cache(maxsize=5)
 def lab_with(bits: int) -> Lab:
-    return lab_of("bgv", max_value=1 << 12, bits=(bits,) * 9)
+    """Keys without rotations, which sums do not need."""
+    return Lab(es.Owner(insecure("bgv", 1 << 12, (bits,) * 9)))
 
 
+@pytest.mark.parametrize("chunks", [2, 16, 21])
+@pytest.mark.parametrize("bits", [39, 46, 47, 48, 49, 50])
+def test_sums_at_points_are_those_of_a_tape(
+    bits: int, chunks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With every set of instructions that this processor has."""
+    lab = lab_with(bits)
+    plain = lab.source((2,) * chunks, seed=2)
+    source = Extreme(lab, plain.layout, plain.columns, plain.known)
+    program = compile_for(FOREST, source).program
+    found = {}
+    ways = [("baseline", 128)]
+    ways += [(level, block) for level in CPU_LEVELS if level in LEVELS for block in (40, None)]
+    for name, block in ways:
+        monkeypatch.setenv(CPU_VARIABLE, name)
+        if name != "baseline" and arithmetic() != name:
+            continue  # this processor has none of them
+        evaluator = SumsEvaluator(Loads(source, 0, {}, 0), 1, 1 << 30, level=name, block=block)
+        made = evaluator.sums(program.sums)
+        assert evaluator.at_points == (name != "baseline")
+        for step, residues in made.items():
+            np.testing.assert_array_equal(residues, found.setdefault(step, residues.copy()))
+    assert set(found) == set(program.sums)
+
+
+def test_sums_at_points_of_groups_of_chunks_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_sums, "_SCRATCH", 1)  # a group for each chunk
+    suite.check(FOREST, lab_with(46).source((5, 4, 3), seed=1), "native")
+
+
+def test_sums_at_points_in_slices_and_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = lab_with(46).source((5, 4, 3), seed=1)
+    suite.check(FOREST, source, "native", memory_limit=1 << 20)
+    monkeypatch.setattr(native_sums, "_SMALL_BATCH", 1)
+    suite.check(FOREST, source, "native")
+
+
+def test_a_residue_that_is_none_is_refused_at_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = lab_with(46).source((5, 4), seed=1)
+    program = compile_for(FOREST, source).program
+    read = type(source).residues
+    monkeypatch.setattr(
+        type(source), "residues", lambda self, *at: read(self, *at) | np.uint64(1 << 50)
+    )
+    with pytest.raises(FileFormatError, check=error("unreduced-residues")):
+        totals_of(program, source, native_totals)
+
+
+@needs_compiler
 @pytest.mark.parametrize("chunks", [1, 5, 11])
 @pytest.mark.parametrize("bits", [39, 46, 47, 48, 49])
 def test_residues_of_every_size(device: Any, bits: int, chunks: int) -> None:
@@ -86,6 +146,7 @@ def test_residues_of_every_size(device: Any, bits: int, chunks: int) -> None:
         np.testing.assert_array_equal(found, expected[step])
 
 
+@needs_compiler
 def test_groups_of_chunks_add_up(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is shared has no room for all chunks at once."""
     monkeypatch.setattr(sums, "_PROLOGUE_BYTES", 1)
@@ -106,6 +167,7 @@ def test_every_sum_is_in_one_tree_and_trees_that_begin_alike_share_it() -> None:
     assert len({tree.root for tree in trees}) == 2
 
 
+@needs_compiler
 @pytest.mark.parametrize(
     "outputs",
     [
