@@ -11,8 +11,8 @@ from encryptedstats.errors import SchemaError
 from encryptedstats.tables import Column, Layout, Schema
 from encryptedstats.tables.columns import (
     ColumnAlgebra,
-    asked_columns,
     column_bound,
+    list_question_columns,
     stored_groups,
     table_columns,
 )
@@ -216,7 +216,9 @@ def test_columns_are_enumerated_in_order(schema):
     ]
     asked = [
         str(column)
-        for column in asked_columns(schema.public(), table_columns(schema.public(), classes=True))
+        for column in list_question_columns(
+            schema.public(), table_columns(schema.public(), classes=True)
+        )
     ]
     assert asked == [f"v{j}.bin{k}" for j, bins in enumerate((5, 4, 3, 1)) for k in range(bins)] + [
         "class0",

@@ -25,7 +25,7 @@ from encryptedstats.tables.questions.constraints import (
     parameters_schema,
 )
 from encryptedstats.tables.questions.folds import Folds
-from encryptedstats.tables.questions.question import Question, known_questions, plain
+from encryptedstats.tables.questions.question import Question, load_all_questions, plain
 from error_codes import error
 
 SHARE = RealNumber(low=0, high=1, closed="right")
@@ -42,7 +42,7 @@ CONSTRAINTS = (
     ReferenceLevels(),
     AnyOf(parts=(Choice(values=("rows",)), Integer(low=1), SHARE)),
 )
-QUESTIONS = {name: one for name, one in known_questions().items() if one is not Folds}
+QUESTIONS = {name: one for name, one in load_all_questions().items() if one is not Folds}
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=lambda one: type(one).__name__)

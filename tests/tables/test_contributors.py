@@ -1,5 +1,5 @@
-"""Rows by others: taken only when asked for, since whoever forges some and sees a result learns the
-secret key. Here it is done.
+"""Rows by others: taken only when asked for, since anybody who forges some and sees a result learns
+the secret key. Here it is done.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def test_schemas_and_digests_do_not_depend_on_it() -> None:
 def test_dates_of_files_are_dates(tmp_path: Path) -> None:
     visits().to_csv(tmp_path / "visits.csv", index=False)
     found: list[object] = []
-    frame = read_frame(tmp_path / "visits.csv", told=found.append)
+    frame = read_frame(tmp_path / "visits.csv", on_format=found.append)
     schema = es.Schema.infer(frame, target="ill", bins=3)
     named = replace(schema, csv=found[0])  # type: ignore[arg-type]  # as the command line does
     assert named["seen"].labels[0].startswith("(-inf, 2020-01-20")

@@ -21,7 +21,12 @@ from encryptedstats.circuits.expressions import column
 from encryptedstats.publishing.sensitivity import possible_states, sensitivity
 from encryptedstats.studies import validity
 from encryptedstats.tables import Column, Table
-from encryptedstats.tables.columns import asked_columns, column_bound, column_ranges, stored_groups
+from encryptedstats.tables.columns import (
+    column_bound,
+    column_ranges,
+    list_question_columns,
+    stored_groups,
+)
 from encryptedstats.tables.encodings import (
     ColumnGroup,
     Encoding,
@@ -105,7 +110,7 @@ def test_a_new_encoding_is_used_everywhere(owner: es.Owner, tmp_path: Path) -> N
         if one.variable == 0 and one.coding == "parity"
     )
     assert (group.columns, group.states) == ((odd,), ((0,), (1,)))
-    assert odd in asked_columns(public, clear.stored_columns(choices))
+    assert odd in list_question_columns(public, clear.stored_columns(choices))
     sealed = owner.encrypt(clear, encodings=choices)
     sealed.save(tmp_path / "table")
     sealed = es.load(tmp_path / "table")

@@ -50,13 +50,13 @@ def facts(small: es.Owner) -> TableFacts:
 @pytest.mark.parametrize("kind", [_Bin, _ToldBin])
 def test_questions_that_differ_have_circuits_that_differ(kind: Any, facts: TableFacts) -> None:
     for _ in range(2):
-        assert facts.written(kind(0)) == kind(0).circuit(facts.schema)
-        assert facts.written(kind(1)) == kind(1).circuit(facts.schema)
+        assert facts.write_circuit(kind(0)) == kind(0).circuit(facts.schema)
+        assert facts.write_circuit(kind(1)) == kind(1).circuit(facts.schema)
 
 
 def test_a_kept_circuit_is_nobody_elses_list(facts: TableFacts) -> None:
-    facts.written(_ToldBin(1)).clear()
-    assert len(facts.written(_ToldBin(1))) == 1
+    facts.write_circuit(_ToldBin(1)).clear()
+    assert len(facts.write_circuit(_ToldBin(1))) == 1
 
 
 def test_parameters_that_were_set_after_a_fit_do_not_leave_the_old_trees_to_others(
@@ -67,13 +67,13 @@ def test_parameters_that_were_set_after_a_fit_do_not_leave_the_old_trees_to_othe
         .fit(SCHEMA.table(FRAME))
         .set_params(random_state=32)
     )
-    facts.written(changed)
+    facts.write_circuit(changed)
     fresh = es.CompletelyRandomForest(2, 2, random_state=32)
-    assert facts.written(fresh) == fresh.circuit(facts.schema)
+    assert facts.write_circuit(fresh) == fresh.circuit(facts.schema)
 
 
 def test_it_is_written_once(facts: TableFacts, monkeypatch: pytest.MonkeyPatch) -> None:
-    facts_module._written.cache_clear()
+    facts_module._write_circuit.cache_clear()
     written: list[int] = []
     circuit = _ToldBin.circuit
 
@@ -83,5 +83,5 @@ def test_it_is_written_once(facts: TableFacts, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(_ToldBin, "circuit", counted)
     for number in (0, 0, 1, 1, 0):
-        facts.written(_ToldBin(number))
+        facts.write_circuit(_ToldBin(number))
     assert written == [0, 1]

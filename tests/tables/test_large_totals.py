@@ -25,7 +25,7 @@ from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.errors import FileFormatError, TooLargeError
 from encryptedstats.storage import container
 from encryptedstats.tables.answers.files import read_answer
-from encryptedstats.tables.columns import asked_columns, digits_among, table_columns
+from encryptedstats.tables.columns import digits_among, list_question_columns, table_columns
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions.question import class_columns, number_column
 from encryptedstats.tables.questions.summaries import Moments
@@ -134,7 +134,7 @@ def test_columns_of_digits_have_keys() -> None:
     schema = schema_of(random_frame(20, 30, 0)).public()
     stored = table_columns(schema, (), digit_bits=8)
     assert [str(c) for c in stored] == [f"v{j}.digit{k}.bits8" for j in range(2) for k in range(3)]
-    assert asked_columns(schema, stored) == table_columns(schema, ())
+    assert list_question_columns(schema, stored) == table_columns(schema, ())
     assert digits_among(stored)["v1.number"] == [(8 * k, f"v1.digit{k}.bits8") for k in range(3)]
     with pytest.raises(es.SchemaError, check=error("impossible-column")):
         schema_of(random_frame(20, 30, 0)).table(random_frame(20, 30, 0)).values(
@@ -338,10 +338,10 @@ def test_parts_are_not_computed_on_with(owner: es.Owner, sealed: es.EncryptedTab
     totals = sealed.evaluate([es.column("v0.number").total()], **QUIET)
     with pytest.raises(ValueError, check=error("totals-in-parts")):
         es.circuits.evaluate.evaluate(
-            [es.circuits.expressions.given("m", 0) * es.column("class0")],
+            [es.circuits.expressions.pack_total("m", 0) * es.column("class0")],
             sealed,
             form="rows",
-            given={"m": totals},
+            packs={"m": totals},
         )
 
 

@@ -90,7 +90,7 @@ def test_ids_become_names(schema: es.Schema) -> None:
 
 
 @pytest.mark.parametrize("name", ["age", "sick"])
-def test_whoever_computes_knows_no_names(name: str, schema: es.Schema, tiny: es.Owner) -> None:
+def test_a_worker_knows_no_names(name: str, schema: es.Schema, tiny: es.Owner) -> None:
     words = (
         rf"'{name}' is no id of a variable, and a worker knows no names \(the ids are "
         r"'v0', 'v1', 'v2', 'class'\): "

@@ -11,8 +11,8 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.circuits import column
-from encryptedstats.circuits.cost import Times
-from encryptedstats.circuits.devices import registered
+from encryptedstats.circuits.cost import OperationTimes
+from encryptedstats.circuits.devices import get_devices
 from error_codes import error
 
 
@@ -170,7 +170,7 @@ def test_a_fit_that_parameters_cannot_carry_fails_before_any_work(
     owner = es.Owner(es.plan(es.MultinomialNB(), schema, n_rows=len(frame)))
     sealed = owner.encrypt(schema.table(frame))
     forest = es.CompletelyRandomForest(n_trees=3, depth=4)
-    for device in registered().values():
+    for device in get_devices().values():
         monkeypatch.setattr(type(device), "run", lambda *_: pytest.fail("it computed"))
     with pytest.raises(es.NoiseError, check=error("not-proven")) as caught:
         forest.fit(sealed)
@@ -185,7 +185,7 @@ def test_estimated_time_is_of_the_measured_order(schema: es.Schema) -> None:
     """No timed test: the estimate is the counted operations times the given times, nothing else."""
     plan = es.plan(es.MultinomialNB(), schema, n_rows=1000)
     assert plan.seconds > 0
-    assert np.isnan(Times.unknown().multiply)
+    assert np.isnan(OperationTimes.unknown().multiply)
 
 
 # -- rows by a table

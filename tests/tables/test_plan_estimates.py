@@ -11,7 +11,7 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.circuits import calibration, plan
-from encryptedstats.circuits.cost import Times
+from encryptedstats.circuits.cost import OperationTimes
 
 N = np.arange(300)
 FRAME = pd.DataFrame({"a": N % 7, "b": N * 3 % 11, "arm": N % 3, "y": N * 5 % 3 % 2})
@@ -39,14 +39,14 @@ def test_bytes_are_those_of_the_files(question: Any, schema: es.Schema, tmp_path
 
 
 def test_seconds_include_contexts_keys_and_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    nothing = dict.fromkeys(vars(Times.unknown()), 0.0)
+    nothing = dict.fromkeys(vars(OperationTimes.unknown()), 0.0)
     seconds = {}
     for name in ("start", "read_key", "compile"):
-        times = Times(**{**nothing, name: 1.0})
-        monkeypatch.setattr(plan, "measured_times", lambda parameters, times=times: times)
+        times = OperationTimes(**{**nothing, name: 1.0})
+        monkeypatch.setattr(plan, "measure_times", lambda parameters, times=times: times)
         made = es.plan(es.MultinomialNB(), SCHEMA.table(FRAME))
         seconds[name] = made.seconds
-    monkeypatch.setattr(plan, "measured_times", lambda parameters: Times(**nothing))
+    monkeypatch.setattr(plan, "measure_times", lambda parameters: OperationTimes(**nothing))
     none = es.plan(es.MultinomialNB(), SCHEMA.table(FRAME)).seconds
     assert seconds["start"] - none == pytest.approx(1)
     assert seconds["read_key"] - none == pytest.approx(made.bytes_keys)

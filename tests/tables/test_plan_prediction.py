@@ -179,7 +179,7 @@ def test_the_parameters_of_the_paper_are_below_todays_security(schema: es.Schema
 @pytest.mark.slow
 def test_what_no_parameters_carry(schema: es.Schema) -> None:
     with pytest.raises(
-        es.ParameterError, match=r"Nearest: a smaller depth or fraction.*encrypted_prediction=False"
+        es.ParameterError, match=r"Choose a smaller depth or fraction.*encrypted_prediction=False"
     ):
         planned(
             es.CompletelyRandomForest(n_trees=2, depth=6, fraction=64),
@@ -225,7 +225,7 @@ def check_margins(owner: es.Owner, closed: Any, answer: Any) -> None:
     measure = seal.Decryptor(
         small.context, packing_secret(parameters, secret)
     ).invariant_noise_budget
-    for packs in [closed.totals_, *closed.beside_.values()]:
+    for packs in [closed.totals_, *closed.extra_totals_.values()]:
         given = GivenPacks.of_numbers("model", packs).noise
         proven = model.budget(NoiseRules(parameters, with_secret_key=True).expand(given).at(0))
         assert proven >= 1
@@ -273,7 +273,7 @@ FOREST = es.CompletelyRandomForest
 #: Primes need not be 1 modulo t, so that there are enough small ones for many of them in a small
 #: ring: "means" and "by others" took N = 16384, six primes, before. Measured, that takes the same
 #: seconds, and a half to two thirds of the bytes up and a third to a half down. Small tables are
-#: repeated in their ciphertexts: totals that lie side by side take one to three bits more a prime,
+#: repeated in their ciphertexts: interleaved totals take one to three bits more a prime,
 #: and a fraction of the time.
 KNOWN: dict[str, tuple[Any, dict[str, Any], tuple[int, tuple[int, ...], int]]] = {
     "mnb": (es.MultinomialNB(), {}, (8192, (48, 49, 49, 49), 2)),

@@ -125,7 +125,7 @@ def test_a_model_is_a_question(
     assert isinstance(fitted, es.MultinomialNB)
     assert closed.is_encrypted
     assert fitted.totals_ == es.MultinomialNB().fit(table).totals_ == tiny.open(closed).totals_
-    named = es.MultinomialNB()._named(fitted.totals_, schema.public())
+    named = es.MultinomialNB()._name_totals(fitted.totals_, schema.public())
     assert {name: array.shape for name, array in named.items()} == {
         "class_counts": (2,),
         "bins": (4, 2),
@@ -214,7 +214,7 @@ def test_impossible_totals_are_refused(schema: es.Schema) -> None:
         ImpossibleTotalsError,
         match="cells without rows: the result was altered, or is of other rows",
     ):
-        Ages().opened([9] * 10, schema, 6)
+        Ages().interpret([9] * 10, schema, 6)
 
 
 def test_parameters_that_are_refused_are_data() -> None:
@@ -395,7 +395,7 @@ def test_all_that_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         UserWarning,
         match="the installed question Broken cannot be imported: No module named 'nowhere",
     ):
-        known = question.known_questions()
+        known = question.load_all_questions()
     assert {"Mine", "InstalledToo", "MultinomialNB"} <= set(known)
     assert "Broken" not in known
 
@@ -473,7 +473,5 @@ def test_errors_tell_the_owner_which_names_ids_have() -> None:
             ask(wrong)
     with pytest.raises(es.SchemaError, check=error("power-of-factor", "'v1'", "'race'")):
         es.LinearRegression("y ~ I(race^2)").fit(schema.table(frame))
-    with pytest.raises(
-        es.ParameterError, check=error("not-two-groups")
-    ):  # whoever computes knows no names
+    with pytest.raises(es.ParameterError, check=error("not-two-groups")):  # a worker knows no names
         es.plan(wrong.in_ids(schema), schema.public(), n_rows=4)

@@ -200,8 +200,8 @@ def test_tampered_digests(keeper, known, tmp_path, digest):
 
 
 def test_the_digest_is_keyed(keeper, stranger_keeper, known):
-    """Whoever guesses the schema cannot check the guess; the same schema has another digest under
-    another key.
+    """Anybody who guesses the schema cannot check the guess; the same schema has another digest
+    under another key.
     """
     digests = {
         owner.encrypt(known.table(FRAME)).facts.schema_digest

@@ -163,7 +163,7 @@ def test_another_schema_is_refused(world: tuple, frame: pd.DataFrame) -> None:
 
 def test_counts_that_do_not_add_up_are_refused(schema: es.Schema) -> None:
     def read(*cells: int) -> pd.DataFrame:
-        return Counts((1,)).opened(cells, schema, 10)
+        return Counts((1,)).interpret(cells, schema, 10)
 
     assert read(4, 6)["count"].tolist() == [4, 6]
     with pytest.raises(ValueError, match=r"add up to 11 over 10 rows.*refused"):

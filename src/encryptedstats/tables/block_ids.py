@@ -26,7 +26,7 @@ def without_fold(blocks: Iterable[str], fold: int, n_folds: int) -> tuple[str, .
     >>> without_fold(["ab", "cd"], 1, 3)
     ('ab:0,2/3', 'cd:0,2/3')
     """
-    return tuple(_written(block, (n_folds, frozenset(range(n_folds)) - {fold})) for block in blocks)
+    return tuple(_format(block, (n_folds, frozenset(range(n_folds)) - {fold})) for block in blocks)
 
 
 def find_shared_block(a: Iterable[str], b: Iterable[str]) -> str | None:
@@ -37,7 +37,8 @@ def find_shared_block(a: Iterable[str], b: Iterable[str]) -> str | None:
     theirs = {rows_id(block): folds for block, folds in other.items()}
     found = ((block, theirs.get(rows_id(block))) for block in sorted(one))
     return next(
-        (block for block, folds in found if folds is not None and _meet(one[block], folds)), None
+        (block for block, folds in found if folds is not None and _overlaps(one[block], folds)),
+        None,
     )
 
 
@@ -51,13 +52,13 @@ def rows_without(have: Iterable[str], gone: Iterable[str]) -> tuple[str, ...] | 
     for block, folds in _read(gone).items():
         if block not in left:
             return None
-        here = _split(left[block], folds[0])
-        if here[0] != folds[0] and folds == _WHOLE and len(here[1]) == here[0]:
-            folds = here  # all folds of a block are the block
-        if here[0] != folds[0] or not folds[1] <= here[1]:
+        found = _split(left[block], folds[0])
+        if found[0] != folds[0] and folds == _WHOLE and len(found[1]) == found[0]:
+            folds = found  # all folds of a block are the block
+        if found[0] != folds[0] or not folds[1] <= found[1]:
             return None
-        left[block] = (here[0], here[1] - folds[1])
-    return tuple(_written(block, folds) for block, folds in left.items() if folds[1])
+        left[block] = (found[0], found[1] - folds[1])
+    return tuple(_format(block, folds) for block, folds in left.items() if folds[1])
 
 
 def _read(names: Iterable[str]) -> dict[str, _Folds]:
@@ -75,10 +76,10 @@ def _parse(name: str) -> tuple[str, _Folds]:
     return match[1], (int(match[3]), frozenset(map(int, match[2].split(","))))
 
 
-def _meet(a: _Folds, b: _Folds) -> bool:
+def _overlaps(a: _Folds, b: _Folds) -> bool:
     """Return whether rows are in both.
 
-    Folds that were dealt out differently cannot be told apart, so they meet.
+    Folds of different numbers cannot be compared, so they count as overlapping.
     """
     return a[0] != b[0] or bool(a[1] & b[1])
 
@@ -87,7 +88,7 @@ def _split(folds: _Folds, n_folds: int) -> _Folds:
     return (n_folds, frozenset(range(n_folds))) if folds == _WHOLE else folds
 
 
-def _written(block: str, folds: _Folds) -> str:
+def _format(block: str, folds: _Folds) -> str:
     n_folds, which = folds
     return block if len(which) == n_folds else f"{block}:{','.join(_sort(which))}/{n_folds}"
 

@@ -40,12 +40,12 @@ from encryptedstats.storage.pieces import DIGEST_BYTES, RUN, SEED_BYTES
 Residues = NDArray[np.uint64]
 
 BLOCK_KIND: Final = "table block"
-_NO_SEAL: Final = "0" * 64  # of who will not have to know a block again
+_NO_SEAL: Final = "0" * 64  # for writers who need not recognise the block later
 _COMPONENTS: Final = 2
 _HASH_BYTES: Final = 32
 _ROWS_DIGITS: Final = 16  # of the 32 of an id
-_PIECES_AT_ONCE: Final = 16  # several go through the processor side by side
-_WORTH_THREADS: Final = 1 << 20  # bytes: less is read sooner than it is shared out
+_PIECES_AT_ONCE: Final = 16  # hashed together with vector instructions
+_WORTH_THREADS: Final = 1 << 20  # bytes; for less, starting threads takes longer than reading
 _NAME: Final = re.compile(r"blocks/[0-9]{6,12}-([0-9a-f]{32})")
 
 
@@ -218,8 +218,7 @@ def block_statement(
     return json.dumps(said).encode()
 
 
-# -- writing
-# ------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -319,11 +318,10 @@ def find_stored_entry(
     key_id: str,
     seal: Callable[[BlockFacts], str],
 ) -> BlockEntry | None:
-    """Return the entry of a block of so many rows that who makes this ``seal`` has stored under
-    this name, and under no other.
+    """Return the entry of a block that the maker of this ``seal`` has stored under this name.
 
-    None if the object is damaged, another block, or another's. Storage is not trusted: the seal is
-    of all that the owner will sign.
+    Return None if the object is damaged, another block, or another's. Storage is not trusted: the
+    seal covers all that the owner will sign.
     """
 
     def looked_at() -> BlockEntry | None:
@@ -394,8 +392,7 @@ def _check_shape(
     return own
 
 
-# -- reading
-# ------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def read_block(store: Readable, entry: BlockEntry, shape: BlockShape, key_id: str) -> Residues:
@@ -455,8 +452,9 @@ def read_runs(
     runs: range,
     columns: Sequence[int],
 ) -> Residues:
-    """Return the residues of one prime and some runs of coefficients side by side, of some columns;
-    shape (columns, 2, coefficients).
+    """Return the residues of one prime and adjacent runs of coefficients of some columns.
+
+    Their shape is (columns, 2, coefficients).
     """
     return _read(store, entry, shape, [prime], runs, columns)[:, :, 0]
 
@@ -549,8 +547,8 @@ class _Reading:
         chosen = seeds[self.columns].tobytes() if shape.seeded else b""
         sizes = [len(self.columns) * shape.piece_bytes(prime) for prime in self.primes]
         starts = [len(self.runs) * sum(sizes[:index]) for index in range(len(sizes))]
-        # About one part for each core, for every part takes the interpreter's lock once; but as
-        # many pieces as go side by side.
+        # About one part for each core, because every part takes the interpreter's lock once; but
+        # at least as many pieces as are hashed together.
         at_once = max(
             -(-_PIECES_AT_ONCE // len(self.columns)), len(self.primes) * len(self.runs) // cores()
         )
@@ -626,7 +624,7 @@ def _check_head(head: bytes, store: Readable, entry: BlockEntry, shape: BlockSha
 
 
 def _neighbours(columns: Sequence[int]) -> list[tuple[int, int]]:
-    """Return columns as stretches of such that lie side by side: the first of each, and how many.
+    """Group columns into runs of neighbours; return first column and length of each run.
 
     >>> _neighbours([2, 3, 4, 9])
     [(2, 3), (9, 1)]

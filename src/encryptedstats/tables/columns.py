@@ -2,10 +2,10 @@
 additions.
 
 Questions are written with an indicator of every bin and every class. Of these one less is stored
-than there are: `stored_groups` is the one place that says which, and `rewrite_in_stored` rewrites circuits
-to what is stored. Clear and encrypted tables share this code: `ColumnAlgebra` derives range sums
-and ordinal codes by additions and multiplications by integers alone, whatever the columns are made
-of. No pandas here.
+than there are: `stored_groups` is the one place that says which, and `rewrite_in_stored` rewrites
+circuits to what is stored. Clear and encrypted tables share this code: `ColumnAlgebra` derives
+range sums and ordinal codes by additions and multiplications by integers alone, whatever the
+columns are made of. No pandas here.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ from encryptedstats.tables.schema.variables import KEEP_NUMBERS, PublicSchema, P
 
 E = TypeVar("E")
 
-# -- which columns are stored
-# ------------------------------------------------------------------------------------------------
+# -- which columns are stored ----------------------------------------------------------------------
 
 
 def stored_groups(
@@ -92,23 +91,23 @@ def table_columns(
     ]
 
 
-# -- from the columns of questions to those that are stored
-# ---------------------------------------------------------------------
+# -- from the columns of questions to those that are stored ----------------------------------------
 
 
-def asked_columns(schema: PublicSchema, stored: Iterable[Column]) -> list[Column]:
-    """Return the columns as questions are written with them: whole numbers, all bins and all
-    classes, however they are stored.
-    """
-    asked = (one for column in stored for one in encoding_of(column).asked(column, schema))
+def list_question_columns(schema: PublicSchema, stored: Iterable[Column]) -> list[Column]:
+    """Return the columns that questions use: whole numbers, all bins and all classes."""
+    asked = (
+        one for column in stored for one in encoding_of(column).question_columns(column, schema)
+    )
     return list(dict.fromkeys(asked))
 
 
 def rewrite_over_stored(
     outputs: Sequence[Expression | int], schema: PublicSchema, stored: Collection[Column]
 ) -> list[Expression | int]:
-    """Circuits over bins and classes as circuits over the stored columns; plain numbers where they
-    are the same in every row.
+    """Rewrite circuits over bins and classes as circuits over the stored columns.
+
+    A circuit that is constant becomes a plain number.
     """
     holds = set(stored).__contains__
     used = [
@@ -214,7 +213,7 @@ class ColumnAlgebra(ABC, Generic[E]):
         position = self.schema.index(variable)
         return position, self.schema.public().variables[position]
 
-    def _binned(self, variable: str | int) -> tuple[int, PublicVariable]:
+    def _binned_variable(self, variable: str | int) -> tuple[int, PublicVariable]:
         position, known = self._variable(variable)
         if not known.n_bins:
             raise SchemaError(
@@ -225,8 +224,8 @@ class ColumnAlgebra(ABC, Generic[E]):
 
     def bins(self, variable: str | int) -> list[E]:
         """Return the indicators of all bins of a variable (paper, section 2.2, method 1)."""
-        position, known = self._binned(variable)
-        return [self._combined({Column("onehot", position, k): 1}) for k in range(known.n_bins)]
+        position, known = self._binned_variable(variable)
+        return [self._combine({Column("onehot", position, k): 1}) for k in range(known.n_bins)]
 
     def range_sum(self, variable: str | int, bins: Iterable[int]) -> E:
         r"""Return indicator of the rows whose bin is in the set K = `bins`.
@@ -236,7 +235,7 @@ class ColumnAlgebra(ABC, Generic[E]):
         (paper, eq. range). The set must not be empty: an encryption of nothing but zeros would not
         be one.
         """
-        position, known = self._binned(variable)
+        position, known = self._binned_variable(variable)
         chosen = sorted(set(bins))
         if not chosen or chosen[0] < 0 or chosen[-1] >= known.n_bins:
             raise SchemaError(
@@ -244,7 +243,7 @@ class ColumnAlgebra(ABC, Generic[E]):
                 f"0..{known.n_bins - 1}",
                 code="not-a-range",
             )
-        return self._combined({Column("onehot", position, k): 1 for k in chosen})
+        return self._combine({Column("onehot", position, k): 1 for k in chosen})
 
     def codes(self, variable: str | int, *, centred: bool = False) -> E:
         """Return ordinal codes 1..m of a variable (method 2), or centred ones; derived from the
@@ -261,11 +260,9 @@ class ColumnAlgebra(ABC, Generic[E]):
                 f"variable {variable!r} has one bin: its centred code is 0 in every row",
                 code="single-bin",
             )
-        return self._combined(
-            {Column("onehot", position, k): w for k, w in enumerate(weights) if w}
-        )
+        return self._combine({Column("onehot", position, k): w for k, w in enumerate(weights) if w})
 
-    def _combined(self, weights: Mapping[Column, int]) -> E:
+    def _combine(self, weights: Mapping[Column, int]) -> E:
         """Add bins of one variable times numbers, in terms of few stored columns."""
         terms: dict[Column, int] = {}
         constant = 0
@@ -303,7 +300,7 @@ class ColumnAlgebra(ABC, Generic[E]):
                 "the schema has no classes: ",
                 Cure("name the target", "infer it with target=, or give classes="),
             )
-        return [self._combined({one: 1}) for one in classes_of(self.schema.public(), fold)]
+        return [self._combine({one: 1}) for one in classes_of(self.schema.public(), fold)]
 
 
 def _sum(terms: Iterable[E]) -> E:

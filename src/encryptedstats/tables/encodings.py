@@ -296,8 +296,8 @@ class Encoding(ABC):
         known = self.range(column, schema, weight_bound)
         return max(abs(known.low), abs(known.high))
 
-    def asked(self, column: Column, schema: PublicSchema) -> Sequence[Column]:
-        """Return the columns that questions are written with where this one is stored."""
+    def question_columns(self, column: Column, schema: PublicSchema) -> Sequence[Column]:
+        """Return the columns that questions can use if this one is stored."""
         return (column,)
 
     def from_stored(self, column: Column, schema: PublicSchema, holds: Holds) -> Terms | None:
@@ -313,7 +313,7 @@ class Encoding(ABC):
         return False
 
 
-# -- the registry --------------------------------------------------------------------------------
+# -- the registry ----------------------------------------------------------------------------------
 
 E = TypeVar("E", bound=type[Encoding])
 _encodings: dict[str, Encoding] = {}
@@ -391,7 +391,7 @@ def _no_column(column: Column, why: str) -> SchemaError:
     return SchemaError(f"no column {column}: {why}", code="impossible-column")
 
 
-# -- bins ----------------------------------------------------------------------------------------
+# -- bins ------------------------------------------------------------------------------------------
 
 
 def bins_of(schema: PublicSchema, variable: int) -> list[Column]:
@@ -404,13 +404,13 @@ def classes_of(schema: PublicSchema, fold: int | None = None) -> list[Column]:
     return [Column("class", -1, c, fold) for c in range(schema.n_classes)]
 
 
-class _Bins(Encoding):
+class _BinEncoding(Encoding):
     """Indicators of one bin or several."""
 
     stored_as = "onehot"
     is_indexed = True
 
-    def asked(self, column: Column, schema: PublicSchema) -> Sequence[Column]:
+    def question_columns(self, column: Column, schema: PublicSchema) -> Sequence[Column]:
         return bins_of(schema, column.variable)
 
     def is_indicator(self, column: Column, schema: PublicSchema, holds: Holds) -> bool:
@@ -418,7 +418,7 @@ class _Bins(Encoding):
 
 
 @register_encoding
-class OneHot(_Bins):
+class OneHot(_BinEncoding):
     """The indicator of a bin (method 1 of the paper's section 2.2)."""
 
     name, word = "onehot", "bin"
@@ -463,7 +463,7 @@ class OneHot(_Bins):
 
 
 @register_encoding
-class Cumulative(_Bins):
+class Cumulative(_BinEncoding):
     """The indicator of all bins up to one: how the bins of ordered variables are stored."""
 
     name, word = "cumulative", "upto"
@@ -557,7 +557,7 @@ class Centred(_Codes):
         return centred_codes(table.codes_of(column.variable), n_bins)
 
 
-# -- numbers -------------------------------------------------------------------------------------
+# -- numbers ---------------------------------------------------------------------------------------
 
 
 class _Numbers(Encoding):
@@ -665,7 +665,7 @@ class Digit(_Numbers):
         digits = (Column("digit", variable, k, bits=storage.digit_bits) for k in range(count))
         return [ColumnGroup(variable, NUMBER, (*digits, *_present(known, variable)))]
 
-    def asked(self, column: Column, schema: PublicSchema) -> Sequence[Column]:
+    def question_columns(self, column: Column, schema: PublicSchema) -> Sequence[Column]:
         return (Column("number", column.variable),)
 
     def part_of(self, column: Column) -> tuple[Column, int] | None:
@@ -778,10 +778,10 @@ def _without_gaps(data: NDArray[Any]) -> NDArray[Any]:
     return np.where(data == GAP, 0, data)
 
 
-# -- classes and rows ----------------------------------------------------------------------------
+# -- classes and rows ------------------------------------------------------------------------------
 
 
-class _Rows(Encoding):
+class _RowEncoding(Encoding):
     """Indicators of rows, times the weight of the row; of all rows, and of those of each fold."""
 
     stored_as = None
@@ -792,7 +792,7 @@ class _Rows(Encoding):
 
 
 @register_encoding
-class Class(_Rows):
+class Class(_RowEncoding):
     """The indicator of a class, times the weight of the row."""
 
     name = word = "class"
@@ -826,7 +826,7 @@ class Class(_Rows):
     def conditions(self, group: ColumnGroup) -> list[Condition]:
         return _all_one(group) if group.coding == WEIGHED else _exclusive_conditions(group)
 
-    def asked(self, column: Column, schema: PublicSchema) -> Sequence[Column]:
+    def question_columns(self, column: Column, schema: PublicSchema) -> Sequence[Column]:
         return classes_of(schema, column.fold)
 
     def from_stored(self, column: Column, schema: PublicSchema, holds: Holds) -> Terms | None:
@@ -839,7 +839,7 @@ class Class(_Rows):
 
 
 @register_encoding
-class Rows(_Rows):
+class Rows(_RowEncoding):
     """The weight of the row, where the target is a number."""
 
     name = word = "rows"
@@ -864,7 +864,7 @@ class Rows(_Rows):
         return _all_one(group)  # rows of a study have no weights: they are all 1
 
 
-# -- what indicators have in common --------------------------------------------------------------
+# -- what indicators have in common ----------------------------------------------------------------
 
 
 def _complement(column: Column, every: Sequence[Column], holds: Holds) -> Terms | None:

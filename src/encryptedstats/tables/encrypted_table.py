@@ -14,12 +14,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from encryptedstats.arrays.vectors import EncryptedVector
-from encryptedstats.circuits.cost import Times
+from encryptedstats.circuits.cost import OperationTimes
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.plan import plan_stages
-from encryptedstats.circuits.program import PACKED
+from encryptedstats.circuits.program import SLOTS
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.circuits.search import Stage, Wish
 from encryptedstats.crypto import Parameters, PublicKeys
@@ -51,10 +51,10 @@ from encryptedstats.tables.blocks import (
 )
 from encryptedstats.tables.columns import (
     ColumnAlgebra,
-    asked_columns,
     check_column,
     column_bound,
     digits_among,
+    list_question_columns,
     stored_terms,
 )
 from encryptedstats.tables.encodings import Column
@@ -80,8 +80,8 @@ from encryptedstats.tables.manifest import (
 )
 from encryptedstats.tables.questions.question import (
     Question,
-    asked_of,
     check_question,
+    prepare_question,
 )
 from encryptedstats.tables.questions.summaries import Asked
 from encryptedstats.tables.schema.names import class_or_variable
@@ -91,19 +91,18 @@ if TYPE_CHECKING:
     from encryptedstats.tables.schema.schema import Schema
 
 ROWS_BY_OTHERS: Final = (
-    "rows of this table were encrypted with the public keys, by others than its owner: whoever "
-    "forges such rows and sees a result "
-    "that is opened can recover the secret key. If all of them are trusted like the key, or never "
-    "see results, ask for such rows, ",
+    "contributors encrypted rows of this table with the public keys, and a contributor who forges "
+    "rows and sees a decrypted result can recover the secret key. If you trust all of them with "
+    "the key, or none of them sees results, accept the rows: ",
     Cure(
-        "accept rows of others",
+        "accept contributors",
         "es.load(url, by_others=True), or table.accept_others() for a table that was made here",
     ),
 )
 BY_OTHERS_FACT: Final = (
-    "yes: others encrypted rows of it with the public keys; computed on only when asked for"
+    "yes: contributors encrypted rows with the public keys; they must be accepted explicitly"
 )
-APPEND_SECONDS: Final = 60.0  # for which another writer of a table is waited for
+APPEND_SECONDS: Final = 60.0  # to wait for another writer of the table
 
 
 class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
@@ -138,15 +137,13 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         self._accepted = accepted  # rows by others were asked for
         self._checked = False
         self.blocks = blocks
-        self.private_schema = (
-            private_schema  # of who encrypted it here, to speak by names; never stored
-        )
+        # The owner's, where rows were encrypted in this process, for names; never stored.
+        self.private_schema = private_schema
         self._keys = keys
         self.schema: PublicSchema = facts.schema
         self._positions = {column: position for position, column in enumerate(facts.columns)}
 
-    # -- facts
-    # --------------------------------------------------------------------------------------------
+    # -- facts -------------------------------------------------------------------------------------
 
     @property
     def parameters(self) -> Parameters:
@@ -166,12 +163,12 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         return not self.facts.with_secret_key
 
     def accept_others(self) -> EncryptedTable:
-        """Return the same table, to be computed on although others have encrypted rows of it; as
-        ``es.load(url, by_others=True)``.
+        """Return the table with rows of contributors accepted, like ``es.load(url,
+        by_others=True)``.
 
-        Ask for it only where all who contributed are trusted like the secret key, or never see a
-        result: whoever forges rows and sees what was computed from them can recover the secret key
-        (SECURITY.md).
+        A contributor who forges rows and sees a result that was computed from them can recover the
+        secret key (SECURITY.md). So accept rows only if all contributors are trusted with the key,
+        or none of them sees a result.
         """
         return EncryptedTable(
             self.facts, self.blocks, self._keys, self.private_schema, accepted=True
@@ -179,9 +176,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
 
     @property
     def keys(self) -> PublicKeys:
-        """The public keys to compute with. Whoever computes asks for them: rows that were not asked
-        for are refused here.
-        """
+        """The public keys to compute with; rows of contributors must have been accepted before."""
         if not self._checked:
             self._check_origin(keys := self.public_keys())
             self._keys, self._checked = keys, True
@@ -259,7 +254,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         """Return the columns that can be asked for: all bins, all classes and whole numbers,
         however they are stored.
         """
-        return asked_columns(self.schema, self.facts.columns)
+        return list_question_columns(self.schema, self.facts.columns)
 
     def holds(self, column: Column) -> bool:
         """Return whether the column itself is stored."""
@@ -269,27 +264,28 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         """Return the largest absolute value the column can hold."""
         return column_bound(self.schema, column, self.facts.weight_bound)
 
-    # -- columns
-    # --------------------------------------------------------------------------------------------
+    # -- columns -----------------------------------------------------------------------------------
 
     def values(self, column: Column) -> EncryptedVector:
         """Return one column, derived from others if it is not stored."""
         self._check_stored(column)
         if not self.holds(column):
-            return self._combined({column: 1})
+            return self._combine({column: 1})
         chunks = [
             self._ciphertext(i, self._positions[column]) for i in range(len(self.blocks.rows))
         ]
         noise = self.parameters.noise.fresh(with_secret_key=self.facts.with_secret_key)
         return EncryptedVector(self.keys, chunks, noise, self.bound(column), 0, self.blocks.rows)
 
-    def _combined(self, weights: Mapping[Column, int]) -> EncryptedVector:
-        """Within the largest of its terms: a row is in one bin."""
+    def _combine(self, weights: Mapping[Column, int]) -> EncryptedVector:
+        # A row is in one bin, so the largest term is the bound.
         bound = max(abs(weight) * self.bound(column) for column, weight in weights.items())
-        return super()._combined(weights).within(bound)
+        return super()._combine(weights).within(bound)
 
     def _whole_numbers(self, position: int) -> EncryptedVector:
-        """Combine digits where numbers are stored so; refuse numbers too large for the parameters."""
+        """Combine digits where numbers are stored so; refuse numbers too large for the
+        parameters.
+        """
         digits = digits_among(self.facts.columns).get(str(Column("number", position)))
         if not digits:
             return super()._whole_numbers(position)
@@ -315,8 +311,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
                 code="column-not-stored",
             )
 
-    # -- circuits
-    # --------------------------------------------------------------------------------------------
+    # -- circuits ----------------------------------------------------------------------------------
 
     def source(self, names: Sequence[str] = ()) -> TableSource:
         """Return what devices read: the stored columns with these keys, by default all."""
@@ -329,7 +324,9 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         ``workers``, ``progress``, ``device`` ("auto", "native" or "seal"), ``memory_limit`` and
         ``checkpoint``.
         """
-        outputs, stored = self.facts.totals(outputs, self.layout, options.get("form", PACKED))
+        form = options.setdefault("form", self.facts.form)
+        self._check_lanes(form, options)
+        outputs, stored = self.facts.totals(outputs, self.layout, form)
         names = column_names(outputs)
         for name in names:
             self._check_stored(Column.parse(name))
@@ -340,14 +337,23 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         totals.schema_digest = self.facts.schema_digest
         return totals
 
+    def _check_lanes(self, form: str, options: Mapping[str, Any]) -> None:
+        """Refuse what has no meaning where totals stay in the slots, lane by lane."""
+        if self.schema.lanes > 1 and (form != SLOTS or options.get("flood")):
+            raise SchemaError(
+                "totals of a genome table stay in the slots, one for each variant: they are for "
+                "the owner of all rows, and are neither packed nor flooded",
+                code="lanes-not-packed",
+            )
+
     def _cure(self, outputs: Sequence[Expression]) -> str | ParameterError:
         """Say which parameters a circuit would take, to encrypt the rows again."""
         try:
             made = plan_stages(
-                [Stage(list(outputs), self.n_rows)],
+                [Stage(list(outputs), self.n_rows, form=self.facts.form, lanes=self.schema.lanes)],
                 self.facts.ranges(),
                 Wish(with_secret_key=self.facts.with_secret_key),
-                times=Times.unknown(),
+                times=OperationTimes.unknown(),
             )
         except ParameterError as error:
             return error
@@ -368,7 +374,9 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         Variables go by id, ``v0`` and so on; by name only where the table was encrypted in this
         process, by its owner.
         """
-        asked = asked_of(check_question(question), self.private_schema or self.schema)._settled()
+        asked = prepare_question(
+            check_question(question), self.private_schema or self.schema
+        )._fix_seed()
         return asked._present(self._answer_to(asked, **options))
 
     def _answer_to(self, asked: Question, **options: Any) -> Answer:
@@ -392,14 +400,13 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
 
         Options are those of :meth:`evaluate`.
         """
-        return self.evaluate(self.facts.written(question), **options)
+        return self.evaluate(self.facts.write_circuit(question), **options)
 
     def _described_columns(self) -> str:
         encodings = sorted({column.encoding for column in self.facts.columns})
         return f"{len(self.facts.columns)} columns of the encodings {', '.join(encodings)}"
 
-    # -- joining and storing
-    # ---------------------------------------------------------------------------------------
+    # -- joining and storing -----------------------------------------------------------------------
 
     def append(self, more: EncryptedTable) -> EncryptedTable:
         """Append the rows of another table.
@@ -536,8 +543,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         stored = (lambda: read_stored_keys(store, name)) if store.exists(name) else None
         return cls(facts, blocks, stored, accepted=by_others)
 
-    # -- showing
-    # --------------------------------------------------------------------------------------------
+    # -- showing -----------------------------------------------------------------------------------
 
     def info(self) -> TableInfo:
         """Return rows, columns, bytes and parameters, and that no secret key is inside."""
@@ -595,7 +601,7 @@ class TableInfo:
         kinds = ", ".join(f"{count} {kind}" for kind, count in facts["variables"].items())
         lines = [
             f"rows        {facts['rows']:,} in {facts['blocks']} blocks of up to "
-            f"{facts['slots']:,}",
+            f"{self._table.layout.size_text}",
             f"variables   {kinds}",
             f"classes     {facts['classes'] or 'none (rows to predict)'}",
             f"columns     {facts['columns']}",
@@ -624,8 +630,7 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:,.1f} MB"
 
 
-# -- stored form
-# ------------------------------------------------------------------------------------------------
+# -- stored form -----------------------------------------------------------------------------------
 
 
 def _store_blocks(store: Store, table: EncryptedTable, first: int = 0) -> tuple[BlockEntry, ...]:

@@ -14,9 +14,11 @@ import os
 import secrets
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -26,7 +28,7 @@ from encryptedstats.crypto.dispatch import encrypt_file_value, encrypt_value
 from encryptedstats.crypto.encryption import Encryptor, encode_slots
 from encryptedstats.crypto.keys import read_encryptor
 from encryptedstats.crypto.residues import residues_of
-from encryptedstats.crypto.seeded import expand_seeds
+from encryptedstats.crypto.seeded import SEED_BYTES, expand_seeds
 from encryptedstats.errors import (
     REPLACE,
     Cure,
@@ -35,7 +37,7 @@ from encryptedstats.errors import (
     SchemaWarning,
     TooLargeError,
 )
-from encryptedstats.machine import Portable, check_workers, ordered_map
+from encryptedstats.machine import Portable, check_workers, cores, ordered_map
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.storage.leases import Writer, write_alone
@@ -84,6 +86,7 @@ DRAFT_KIND: Final = "unfinished table"
 # Blocks of this many rows are recognised when the owner encrypts them once more.
 KNOWN_AGAIN: Final = 64
 _MAX_DRAFT_BYTES: Final = 64 << 20  # it has the columns, and no blocks
+_LEAST_COLUMNS: Final = 8  # of a part of a chunk
 # Starting processes pays from a few seconds of work on, which are this many ciphertexts.
 _WORTH_PROCESSES: Final = 400
 
@@ -142,7 +145,7 @@ def encrypt_table(
     facts = _facts(table, encryptor, made.encodings)
     if made.workers is None and table.layout.n_chunks * len(facts.columns) < _WORTH_PROCESSES:
         made = replace(made, workers=1)
-    _warn_if_many(len(table), facts, stacklevel=5)
+    _warns_of_many(len(table), facts, stacklevel=5)
     chunks = (
         table[start:stop] for start, stop in map(table.layout.rows_of, range(table.layout.n_chunks))
     )
@@ -166,7 +169,7 @@ def encrypt_file(
     ----------
     csv : CsvOptions, optional
         How a CSV file is written, where that is not to be found out from its beginning.
-    told : callable, optional
+    on_format : callable, optional
         Called with the format that it is read by.
     weights : str, optional
         Name of a column of integer weights; needs their public ``weight_bound``.
@@ -178,12 +181,15 @@ def encrypt_file(
     """
     row_names = {field.name for field in fields(RowOptions)} & options.keys()
     rows_as = RowOptions(**{name: options.pop(name) for name in row_names})
-    reading = {name: options.pop(name) for name in ("csv", "told") if name in options}
+    reading = {name: options.pop(name) for name in ("csv", "on_format") if name in options}
     made = EncryptionOptions(**options)
     check_workers(made.workers)
     if rows_as.weights is not None and rows_as.weight_bound is None:
         raise SchemaError(
-            "weights from a file need weight_bound=: a public bound, since no row has been read yet",
+            (
+                "weights from a file need weight_bound=: a public bound, since no row has been read "
+                "yet"
+            ),
             code="weight-bound-missing",
         )
     slots, rows = encryptor.keys.parameters.slots, FileRows(schema, path, rows_as, **reading)
@@ -205,7 +211,7 @@ def encrypt_file(
 class RowCount:
     """Number of rows of a file, and of those left out because values are missing."""
 
-    given: int = 0
+    n_rows: int = 0
     left_out: int = 0
 
     def complete(self, frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
@@ -221,14 +227,14 @@ class RowCount:
                 if name in frame.columns
             ]
             kept = frame[frame[needed].notna().all(axis=1)]
-        self.given += len(frame)
+        self.n_rows += len(frame)
         self.left_out += len(frame) - len(kept)
         return kept
 
     def warn(self, stacklevel: int) -> None:
         """Warn of rows that were left out."""
         if self.left_out:
-            words = f"{self.left_out:,} of {self.given:,} rows have gaps and are left out ("
+            words = f"{self.left_out:,} of {self.n_rows:,} rows have gaps and are left out ("
             warnings.warn(
                 SchemaWarning(words, Cure("drop gaps", "missing='drop'"), ")"),
                 stacklevel=stacklevel + 1,
@@ -237,7 +243,8 @@ class RowCount:
 
 @dataclass
 class FileRows:
-    """The rows of a file as clear tables: what :func:`encrypt_file` encrypts, down to the folds.
+    """The rows of a file as clear tables, with weights and folds, as :func:`encrypt_file` needs
+    them.
 
     ``count`` counts them, and those that are left out.
     """
@@ -246,13 +253,13 @@ class FileRows:
     path: str | os.PathLike[str]
     options: RowOptions = field(default_factory=RowOptions)
     csv: CsvOptions | None = None
-    told: Callable[[CsvFormat], None] | None = None
+    on_format: Callable[[CsvFormat], None] | None = None
     count: RowCount = field(default_factory=RowCount)
 
     def tables(self, slots: int) -> Iterator[Table]:
         """Yield tables of a piece of the file at a time."""
         schema, options = self.schema, self.options
-        pieces = read_frames(self.path, schema, slots, self.csv, self.told)
+        pieces = read_frames(self.path, schema, slots, self.csv, self.on_format)
         frames = (self.count.complete(frame, schema) for frame in pieces)
         moved: tuple[Moved, ...] = ()
         for number, frame in enumerate(_at_least(options.folds or 1, frames)):
@@ -331,6 +338,12 @@ def _full_chunks(tables: Iterable[Table], slots: int) -> Iterator[Table]:
 
 def _facts(table: Table, encryptor: Encryptor, encodings: Sequence[str]) -> TableFacts:
     keys, schema = encryptor.keys, table.public_schema
+    if schema.lanes > 1 and not encryptor.with_secret_key:
+        raise SchemaError(
+            "several variants in a ciphertext are for the owner of all rows, who opens sums of "
+            "some people as well: rows for other receivers are stored with lanes=1",
+            code="lanes-of-contributor",
+        )
     columns = tuple(table.stored_columns(encodings, keys.parameters.digit_bits))
     if not columns:
         raise SchemaError(f"encodings={encodings!r} leave no column to encrypt", code="no-columns")
@@ -338,7 +351,7 @@ def _facts(table: Table, encryptor: Encryptor, encodings: Sequence[str]) -> Tabl
         bound = column_bound(schema, column, table.weight_bound)
         if bound > keys.parameters.max_value:
             raise TooLargeError(
-                f"{_described(column, table.schema)} holds values up to {bound:,}, and the "
+                f"{_describe(column, table.schema)} holds values up to {bound:,}, and the "
                 "parameters are exact up to "
                 f"±{keys.parameters.max_value:,}: ",
                 Cure("larger values", "choose a larger max_value", {"value": bound}),
@@ -355,15 +368,17 @@ def _facts(table: Table, encryptor: Encryptor, encodings: Sequence[str]) -> Tabl
     )
 
 
-def _warn_if_many(rows: int, facts: TableFacts, stacklevel: int) -> bool:
-    """Say at once, and not after days of encryption, that the keys were made for fewer rows."""
+def _warns_of_many(rows: int, facts: TableFacts, stacklevel: int) -> bool:
+    """Warn if the keys were made for fewer rows, and return whether they were.
+
+    This comes before encrypting, which may take days.
+    """
     most, exact = rows * facts.weight_bound, facts.parameters.max_value
     if most > exact:
         weighed = f" with weights up to {facts.weight_bound:,}" if facts.weight_bound > 1 else ""
         warning = SchemaWarning(
             f"these are {rows:,} rows{weighed}: counts over them can reach {most:,}, and these "
-            f"keys are exact up to ±{exact:,}, so "
-            "that such totals will be refused. Make keys for all rows, ",
+            f"keys are exact up to ±{exact:,}, so larger totals will be refused. Make keys with ",
             Cure("keys for more rows", "es.Owner(es.plan(..., n_rows=...))", {"rows": rows}),
             ", and encrypt again",
         )
@@ -371,11 +386,95 @@ def _warn_if_many(rows: int, facts: TableFacts, stacklevel: int) -> bool:
     return most > exact
 
 
-def _described(column: Column, schema: Schema) -> str:
+def _describe(column: Column, schema: Schema) -> str:
     if encoding_of(column).counts_rows:
         return f"the {'class' if schema.classes else 'row'} indicator {column}, times the weights,"
     name = schema.target if column.variable == -1 else schema.variables[column.variable].name
     return f"column {name!r} ({column})"
+
+
+@dataclass(frozen=True)
+class _BlockPart:
+    """All columns of a chunk or some, as they lie in slots, for the block of a name."""
+
+    name: str
+    rows: int
+    values: list[NDArray[np.int64]]
+    is_first: bool
+    is_last: bool
+
+    def slots(self, columns: Sequence[Column]) -> Iterable[NDArray[np.int64]]:
+        """Return its own columns."""
+        return self.values
+
+    def cut(self, size: int) -> Iterator[_BlockPart]:
+        """Yield all its columns, ``size`` at a time."""
+        for start in range(0, len(self.values), size):
+            stop = start + size
+            some, is_last = self.values[start:stop], stop >= len(self.values)
+            yield _BlockPart(self.name, self.rows, some, start == 0, is_last)
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """A chunk of rows for the block of a name."""
+
+    name: str
+    chunk: Table
+
+    @property
+    def rows(self) -> int:
+        return len(self.chunk)
+
+    def slots(self, columns: Sequence[Column]) -> Iterable[NDArray[np.int64]]:
+        """Yield columns as they lie in slots."""
+        return map(self.chunk.slot_values, columns)
+
+    def part(self, columns: Sequence[Column]) -> _BlockPart:
+        """Return all columns as one part."""
+        return _BlockPart(self.name, self.rows, list(self.slots(columns)), True, True)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """Encrypted columns of a chunk: their seeds and polynomials."""
+
+    name: str
+    rows: int
+    seeds: bytes
+    residues: Residues
+    is_last: bool
+
+
+@dataclass(frozen=True)
+class _Object:
+    """A block as it is stored."""
+
+    name: str
+    rows: int
+    data: bytes
+
+
+_Item = TypeVar("_Item")
+
+
+def _join_parts(made: Iterable[_Item]) -> Iterator[_Item]:
+    """Yield blocks, joining the parts of those that were cut."""
+    waiting: list[_Made] = []
+    for one in made:
+        if not isinstance(one, _Made):
+            yield one
+            continue
+        waiting.append(one)
+        if not one.is_last:
+            continue
+        if len(waiting) > 1:
+            seeds = b"".join(part.seeds for part in waiting)
+            residues = np.concatenate([part.residues for part in waiting])
+            yield replace(one, seeds=seeds, residues=residues)
+        else:
+            yield one
+        waiting = []
 
 
 @dataclass(frozen=True)
@@ -393,47 +492,37 @@ class _BlockMaker:
             self.facts.shape, seeded=not self.whole and self.encryptor.seeded is not None
         )
 
-    def encrypted(self, chunk: Table) -> tuple[bytes, Residues]:
-        """Encrypt all columns of a chunk; return their seeds and polynomials, shape (columns, 1 or
-        2, primes, N).
-        """
-        parameters, encryptor, shape = self.facts.parameters, self.encryptor, self.shape
-        sizes = (
-            len(self.facts.columns),
-            shape.components,
-            len(parameters.data_moduli),
-            parameters.ring_degree,
-        )
-        seeds, residues = [], np.empty(sizes, dtype=np.uint64)
-        for position, column in enumerate(self.facts.columns):
-            plain = encode_slots(chunk.values(column), encryptor)
+    def encrypt(self, item: _Chunk | _BlockPart) -> _Made:
+        """Encrypt all columns of a chunk, or some, into shape (columns, 1 or 2, primes, N)."""
+        columns = self.facts.columns
+        count = len(item.values) if isinstance(item, _BlockPart) else len(columns)
+        encryptor, shape = self.encryptor, self.shape
+        parameters = self.facts.parameters
+        sizes = (shape.components, len(parameters.data_moduli), parameters.ring_degree)
+        seeds, residues = [], np.empty((count, *sizes), dtype=np.uint64)
+        for position, values in enumerate(item.slots(columns)):
+            plain = encode_slots(values, encryptor)
             if shape.seeded and encryptor.seeded is not None:
                 seed, residues[position, 0] = encryptor.seeded.encrypt(plain)
                 seeds.append(seed)
             else:
                 residues[position] = residues_of(encryptor.keys.engine, encryptor.encrypt(plain)[0])
-        return b"".join(seeds), residues
+        is_last = not isinstance(item, _BlockPart) or item.is_last
+        return _Made(item.name, item.rows, b"".join(seeds), residues, is_last)
 
-    def encrypt_with_id(
-        self, item: tuple[Table, str]
-    ) -> tuple[tuple[str, int], tuple[bytes, Residues]]:
-        chunk, block_id = item
-        return (block_id, len(chunk)), self.encrypted(chunk)
-
-    def stored(self, item: tuple[str, Table] | BlockEntry) -> tuple[str, int, bytes] | BlockEntry:
-        """Return a new object with its name and rows, or the entry of one that is stored already."""
+    def store(self, item: _Chunk | _BlockPart | BlockEntry) -> _Object | _Made | BlockEntry:
+        """Return a new object, a part of one, or the entry of one that is stored already."""
         if isinstance(item, BlockEntry):
             return item
-        name, chunk = item
-        seeds, residues = self.encrypted(chunk)
-        data = block_bytes(
-            residues,
-            self.shape,
-            seeds=seeds,
-            rows=BlockRows(block_id_of(name) or "", len(chunk), self.facts.key_id),
-            seal=self.seal,
-        )
-        return name, len(chunk), data
+        made = self.encrypt(item)
+        is_whole = isinstance(item, _Chunk) or (item.is_first and item.is_last)
+        return self.serialise(made) if is_whole else made
+
+    def serialise(self, made: _Made) -> _Object:
+        """Return the object of a whole block."""
+        rows = BlockRows(block_id_of(made.name) or "", made.rows, self.facts.key_id)
+        data = block_bytes(made.residues, self.shape, seeds=made.seeds, rows=rows, seal=self.seal)
+        return _Object(made.name, made.rows, data)
 
     def seal(self, block: BlockFacts) -> str:
         """Return a keyed hash of all that is signed, by which the owner recognises a block of an
@@ -460,16 +549,12 @@ class _BlockMaker:
 
 
 # What a process that begins afresh makes from the bytes of a maker.
-def _encrypting_with_id(
-    data: bytes,
-) -> Callable[[tuple[Table, str]], tuple[tuple[str, int], tuple[bytes, Residues]]]:
-    return _BlockMaker.from_bytes(data).encrypt_with_id
+def _encrypting(data: bytes) -> Callable[[_Chunk | _BlockPart], _Made]:
+    return _BlockMaker.from_bytes(data).encrypt
 
 
-def _storing(
-    data: bytes,
-) -> Callable[[tuple[str, Table] | BlockEntry], tuple[str, int, bytes] | BlockEntry]:
-    return _BlockMaker.from_bytes(data).stored
+def _storing(data: bytes) -> Callable[[Any], _Object | _Made | BlockEntry]:
+    return _BlockMaker.from_bytes(data).store
 
 
 @dataclass(frozen=True)
@@ -492,27 +577,26 @@ class _Job:
         table_id = secrets.token_bytes(16)
         ids, rows, residues, seeding = [], [], [], []
         with progress_bar("encrypting", self.total, "rows", self.options.progress) as advance:
-            items = ((chunk, self._block_id(table_id, i, chunk)) for i, chunk in enumerate(chunks))
-            function = Portable(
-                self.maker.encrypt_with_id, _encrypting_with_id, self.maker.to_bytes
+            items = (
+                _Chunk(self._block_id(table_id, i, chunk), chunk) for i, chunk in enumerate(chunks)
             )
-            with closing(ordered_map(function, items, self.options.workers)) as made:
-                for (block_id, n), (seeds, polynomials) in made:
-                    ids.append(block_id)
-                    rows.append(n)
-                    residues.append(self._both(seeds, polynomials))
-                    seeding.append(seeds)
-                    advance(n)
+            function = Portable(self.maker.encrypt, _encrypting, self.maker.to_bytes)
+            parts = self._share_columns(items)
+            with closing(ordered_map(function, parts, self.options.workers)) as made:
+                for block in _join_parts(made):
+                    ids.append(block.name)
+                    rows.append(block.rows)
+                    residues.append(self._both(block.seeds, block.residues))
+                    seeding.append(block.seeds)
+                    advance(block.rows)
         sign = None if self.encryptor.signer is None else self.encryptor.signer.sign
         blocks = MemoryBlocks(
             tuple(ids), tuple(rows), tuple(residues), (sign,) * len(ids), tuple(seeding)
         )
-        return EncryptedTable(self._counted(), blocks, self.encryptor.keys, self.schema)
+        return EncryptedTable(self._count_dropped(), blocks, self.encryptor.keys, self.schema)
 
-    def _counted(self) -> TableFacts:
-        """Return the facts once all rows have been seen: only then is it known how many were left
-        out.
-        """
+    def _count_dropped(self) -> TableFacts:
+        """Return the facts with the number of dropped rows, which is known after the last row."""
         return replace(self.facts, n_dropped=self.count.left_out)
 
     def to_store(self, chunks: Iterable[Table], store: Store) -> EncryptedTable:
@@ -525,12 +609,12 @@ class _Job:
             entries = self._store_all(chunks, table_id, store, writer)
             write_keys(store, self.encryptor.keys)
             writer.check()
-            write_manifest(store, self._counted(), entries, overwrite=overwrite)
+            write_manifest(store, self._count_dropped(), entries, overwrite=overwrite)
             store.delete(DRAFT)
             writer.check()
             remove_unlisted(store, self.facts, entries)
         blocks = StoredBlocks(store, tuple(entries), self.facts.shape, self.facts.key_id)
-        return EncryptedTable(self._counted(), blocks, self.encryptor.keys, self.schema)
+        return EncryptedTable(self._count_dropped(), blocks, self.encryptor.keys, self.schema)
 
     def _store_all(
         self, chunks: Iterable[Table], table_id: bytes, store: Store, writer: Writer
@@ -540,33 +624,67 @@ class _Job:
         warned, shape = False, self.maker.shape
         with progress_bar("encrypting", self.total, "rows", self.options.progress) as advance:
             items = self._unless_stored(chunks, table_id, store)
-            function = Portable(self.maker.stored, _storing, self.maker.to_bytes)
-            with closing(ordered_map(function, items, self.options.workers)) as made:
-                for item in made:
+            function = Portable(self.maker.store, _storing, self.maker.to_bytes)
+            parts = self._share_columns(items)
+            with closing(ordered_map(function, parts, self.options.workers)) as made:
+                for item in _join_parts(made):
                     if isinstance(item, BlockEntry):
                         entry = item
                     else:
                         writer.check()
-                        name, rows, data = item
-                        entry = store_block(store, data, name, shape, rows)
+                        new = self.maker.serialise(item) if isinstance(item, _Made) else item
+                        entry = store_block(store, new.data, new.name, shape, new.rows)
                     entries.append(self._sign(entry))
                     advance(entry.rows)
                     if self.total is None and not warned:
-                        warned = _warn_if_many(
+                        warned = _warns_of_many(
                             sum(one.rows for one in entries), self.facts, stacklevel=7
                         )
         return entries
 
-    # -- a block
-    # --------------------------------------------------------------------------------------------
+    def _share_columns(self, items: Iterable[_Item]) -> Iterator[_Item | _BlockPart]:
+        """Yield chunks, cut by columns where there are fewer chunks than processes."""
+        workers = self.options.workers or cores()
+        waiting: Iterator[_Item | _BlockPart] = iter(items)
+        if self.schema.genome is not None and workers > 1:
+            # A chunk would take the list of all variants along to its process.
+            waiting = map(self._as_part, waiting)
+        first = list(islice(waiting, workers))
+        if len(first) == workers or workers == 1:
+            yield from first
+            yield from waiting
+            return
+        columns, count = self.facts.columns, -(-2 * workers // max(1, len(first)))
+        size = max(_LEAST_COLUMNS, -(-len(columns) // count))
+        for item in first:
+            part = self._as_part(item) if size < len(columns) else item
+            yield from part.cut(size) if isinstance(part, _BlockPart) else (part,)
+
+    def _as_part(self, item: _Item | _BlockPart) -> _Item | _BlockPart:
+        """Return a chunk as a single part, which needs no schema."""
+        if not isinstance(item, _Chunk):
+            return item
+        return item.part(self.facts.columns)
+
+    # -- a block -----------------------------------------------------------------------------------
 
     def _both(self, seeds: bytes, polynomials: Residues) -> Residues:
         """Both polynomials of all columns, shape (columns, 2, primes, N)."""
         if not seeds:
             return polynomials
         residues = np.empty((len(polynomials), 2, *polynomials.shape[2:]), dtype=np.uint64)
-        residues[:, 0] = polynomials[:, 0]
-        expand_seeds(seeds, self.facts.parameters.data_moduli, residues)
+        moduli, count = self.facts.parameters.data_moduli, len(polynomials)
+        size = max(_LEAST_COLUMNS, -(-count // (self.options.workers or cores())))
+
+        def expand(start: int) -> None:
+            some = slice(start, start + size)
+            residues[some, 0] = polynomials[some, 0]
+            of_some = seeds[SEED_BYTES * start : SEED_BYTES * (start + size)]
+            expand_seeds(of_some, moduli, residues[some])
+
+        with ThreadPoolExecutor() as threads:  # the kernel works without the interpreter's lock
+            for _ in threads.map(expand, range(0, count, size)):
+                pass
         return residues
 
     def _sign(self, entry: BlockEntry) -> BlockEntry:
@@ -602,16 +720,15 @@ class _Job:
 
     def _unless_stored(
         self, chunks: Iterable[Table], table_id: bytes, store: Store
-    ) -> Iterator[tuple[str, Table] | BlockEntry]:
+    ) -> Iterator[_Chunk | BlockEntry]:
         have = set(store.names())
         for index, chunk in enumerate(chunks):
             name = block_name(index, self._block_id(table_id, index, chunk))
             known = len(chunk), self.facts.shape, self.facts.key_id, self.maker.seal
             stored = find_stored_entry(store, name, *known) if name in have else None
-            yield stored or (name, chunk)
+            yield stored or _Chunk(name, chunk)
 
-    # -- the draft: what a second run finds of the first
-    # -----------------------------------------------------------
+    # -- the draft: what a second run finds of the first -------------------------------------------
 
     def _draft(self, store: Store, overwrite: bool) -> bytes:
         """Return the id of the table under way at this place: a new one, or the one to resume."""

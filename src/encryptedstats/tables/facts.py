@@ -18,7 +18,7 @@ from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowering import Setting
 from encryptedstats.circuits.passes.digits import Stored
 from encryptedstats.circuits.passes.pairs import join_pairs, prove_pairs
-from encryptedstats.circuits.program import PACKED
+from encryptedstats.circuits.program import PACKED, SLOTS
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto import Parameters, PublicKeys
 from encryptedstats.storage.objects import Readable
@@ -35,9 +35,9 @@ from encryptedstats.tables.blocks import (
     read_seeds,
 )
 from encryptedstats.tables.columns import (
-    asked_columns,
     column_ranges,
     encoding_choices,
+    list_question_columns,
     rewrite_in_stored,
     stored_groups,
 )
@@ -57,21 +57,23 @@ TABLE_VERSION: Final = 3
 
 
 @lru_cache(maxsize=8)
-def _written(
+def _write_circuit(
     kind: type[Question],
     parameters: str,
     schema: PublicSchema,
     columns: tuple[Column, ...],
     bound: int,
 ) -> tuple[Expression, ...]:
-    """Write the totals of a question that its parameters tell; writing takes Python long."""
+    """Write the totals of a question; cached, because it takes long in Python."""
     question = kind._from_parameters(json.loads(parameters))
-    return tuple(question.circuit(schema, asked_columns(schema, columns), weight_bound=bound))
+    return tuple(
+        question.circuit(schema, list_question_columns(schema, columns), weight_bound=bound)
+    )
 
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What is publicly known of an encrypted table, apart from its blocks."""
+    """The public facts of an encrypted table, apart from its blocks."""
 
     parameters: Parameters
     key_id: str
@@ -80,15 +82,19 @@ class TableFacts:
     weight_bound: int
     n_folds: int
     with_secret_key: bool
-    schema_digest: str | None = (
-        None  # by which the owner knows the private schema again; None under the public key
-    )
-    n_dropped: int = 0  # rows that were left out before encryption, for values that were missing
+    #: A keyed digest by which the owner recognises the private schema; None for contributors.
+    schema_digest: str | None = None
+    n_dropped: int = 0  # rows that were left out before encryption because of missing values
 
     @property
     def shape(self) -> BlockShape:
         """Shape of a block that is stored whole; each block says whether it is."""
         return BlockShape(self.parameters, len(self.columns))
+
+    @property
+    def form(self) -> str:
+        """Form in which totals are computed: with several lanes, they stay in the slots."""
+        return SLOTS if self.schema.lanes > 1 else PACKED
 
     @property
     def groups(self) -> list[ColumnGroup]:
@@ -102,38 +108,44 @@ class TableFacts:
         )
 
     def layout(self, blocks: Blocks) -> Layout:
-        """Return where the rows of some blocks lie: slots and chunks."""
-        return Layout(sum(blocks.rows), self.parameters.slots, blocks.rows, self.parameters.copies)
+        """Return the layout of the rows of some blocks."""
+        return self.layout_of(blocks.rows)
+
+    def layout_of(self, rows: Sequence[int]) -> Layout:
+        """Return the layout of blocks of these sizes."""
+        parameters, lanes = self.parameters, self.schema.lanes
+        return Layout(sum(rows), parameters.slots, tuple(rows), parameters.copies, lanes)
 
     def ranges(self) -> dict[str, ColumnRange]:
-        """Return what is publicly known of every stored column."""
+        """Return the public range of every stored column."""
         return column_ranges(self.schema, self.columns, self.weight_bound)
 
     def circuit(self, question: Question, layout: Layout) -> tuple[list[Expression], list[Stored]]:
-        """Return all totals that are computed for a question over some rows, and what each is of
-        what is asked for.
+        """Return the totals to compute for a question, and how they relate to the
+        requested ones.
         """
-        return self.totals(self.written(question), layout)
+        return self.totals(self.write_circuit(question), layout, self.form)
 
-    def written(self, question: Question) -> list[Expression]:
-        """Write the totals of a question, as they are asked for; the last ones are cached."""
-        settled = question._settled()
-        told = rebuild_question(settled)
-        if told is not None:
-            return list(_written(*question_key(told), self.schema, self.columns, self.weight_bound))
-        asked = asked_columns(self.schema, self.columns)
+    def write_circuit(self, question: Question) -> list[Expression]:
+        """Write the totals of a question as it asks for them; the latest are cached."""
+        settled = question._fix_seed()
+        rebuilt = rebuild_question(settled)
+        if rebuilt is not None:
+            return list(
+                _write_circuit(*question_key(rebuilt), self.schema, self.columns, self.weight_bound)
+            )
+        asked = list_question_columns(self.schema, self.columns)
         return settled.circuit(self.schema, asked, weight_bound=self.weight_bound)
 
     def totals(
         self, outputs: Sequence[Expression], layout: Layout, form: str = PACKED
     ) -> tuple[list[Expression], list[Stored]]:
-        """Return the totals that are computed for some that are asked for, over the stored columns,
-        and what each is of them.
+        """Return the totals over stored columns to compute for requested ones, and their relation.
 
-        Packs hold two in one where the keys were planned for it, and it is proven for these rows.
+        Packs hold pairs if the keys were planned for it and it is proven for these rows.
         """
         known = replace(self, key_id="", schema_digest=None, n_dropped=0)  # nothing else tells
-        found, stored = _computed(tuple(outputs), known, layout, form)
+        found, stored = _compute_circuit(tuple(outputs), known, layout, form)
         return list(found), list(stored)
 
     def statement(self, block: BlockFacts) -> bytes:
@@ -289,8 +301,8 @@ class StoredBlocks:
         return (lambda _: signature) if signature else None
 
 
-@lru_cache(maxsize=8)  # as circuits are that were prepared
-def _computed(
+@lru_cache(maxsize=8)
+def _compute_circuit(
     outputs: tuple[Expression, ...], facts: TableFacts, layout: Layout, form: str
 ) -> tuple[tuple[Expression, ...], tuple[Stored, ...]]:
     single, shifts = rewrite_in_stored(outputs, facts.schema, facts.columns)

@@ -1,4 +1,5 @@
-"""The stored form of an encrypted table: its manifest, which is written last, and the keys beside it.
+"""The stored form of an encrypted table: its manifest, which is written last, and the keys beside
+it.
 
 Whatever is read here may come from anybody, and is checked.
 """
@@ -200,7 +201,7 @@ def read_manifest(store: Readable, data: bytes) -> tuple[TableFacts, tuple[Block
     """Read and check what a manifest says of the table in a store."""
     where = store.where(MANIFEST)
     file = container.from_bytes(data, kind=TABLE_KIND, name=where)
-    with _named(where):
+    with _name_errors(where):
         facts = facts_from_container(file)
         return facts, read_blocks(file, facts.shape)
 
@@ -226,8 +227,8 @@ def read_blocks(file: Container, shape: BlockShape) -> tuple[BlockEntry, ...]:
 
 
 @contextmanager
-def _named(where: str) -> Iterator[None]:
-    """Add the name of the file to errors about what it says."""
+def _name_errors(where: str) -> Iterator[None]:
+    """Add the name of the file to errors."""
     try:
         yield
     except FileFormatError as error:
@@ -254,7 +255,7 @@ def read_stored_keys(store: Store, name: str) -> PublicKeys:
     file = retry_read(
         store, lambda: container.from_bytes(store.read(name), kind=PUBLIC_KIND, name=where)
     )
-    with _named(where):
+    with _name_errors(where):
         return PublicKeys.from_container(file)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from encryptedstats.checks import as_count
 from encryptedstats.circuits.bounds import ColumnRange
@@ -24,25 +24,25 @@ from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.passes.digits import digit_bounds
 from encryptedstats.circuits.passes.pairs import join_pairs
 from encryptedstats.circuits.plan import Plan, plan_stages
-from encryptedstats.circuits.program import ROWS
+from encryptedstats.circuits.program import PACKED, ROWS, SLOTS
 from encryptedstats.circuits.search import OPENED_FIRST, Stage, Wish, is_fast, search_for
-from encryptedstats.crypto import Parameters
+from encryptedstats.crypto import Owner, Parameters
 from encryptedstats.crypto.keys import HasParameters
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.errors import ArgumentError, ArgumentTypeError, ParameterError, SchemaError
 from encryptedstats.machine import check_workers, paused_collection
 from encryptedstats.tables.blocks import BlockShape, block_size
 from encryptedstats.tables.columns import (
-    asked_columns,
     column_bound,
     column_ranges,
     digits_among,
+    list_question_columns,
     rewrite_in_stored,
     table_columns,
 )
 from encryptedstats.tables.encodings import MAX_NUMBER_BITS, Column
 from encryptedstats.tables.questions.folds import CLASS_COUNTS, Folds
-from encryptedstats.tables.questions.question import MODEL_KIND, Question, asked_of
+from encryptedstats.tables.questions.question import MODEL_KIND, Question, prepare_question
 from encryptedstats.tables.questions.row_answers import stages_of
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
@@ -52,7 +52,8 @@ _MOST_DIGITS: Final = 16
 _NEEDS_TOTALS: Final = "plan needs a model, expressions that end in .total(), or a list of such"
 # Two totals as one are worth a larger t, hence a few more bytes, where there are many and it takes
 # much less work.
-# pairs have room for this many times the planned rows: results are added up later, and rows forgotten
+# pairs have room for this many times the planned rows: results are added up later, and rows
+# forgotten
 _ROOM: Final = 2
 _MANY_TOTALS: Final = 64
 _FEW_PAIRS: Final = 16
@@ -77,25 +78,27 @@ def plan(
     workers: int | None = None,
     price_per_core_hour: float | None = None,
     keys: Parameters | HasParameters | None = None,
+    spot_check: bool = False,
 ) -> Plan:
     """Parameters and cost of a computation, before anybody pays for it.
 
     Parameters
     ----------
-    circuit : model, total, or list of them
-        A model of this library, or an expression that ends in ``.total()``; with several, keys
-        carry each of them. A stage that is planned already is taken as it is.
+    circuit : question, procedure, total, or list of them
+        What is to be asked: a model, a statistic, a procedure, whose every round is planned, or an
+        expression that ends in ``.total()``; with several, keys carry each of them. A
+        stage that is planned already is taken as it is.
     schema : Schema, PublicSchema or Table
         Of the rows; or the clear table itself, which is going to be encrypted: it brings its
         schema, number of rows, weights and folds.
     n_rows : int, optional
-        Rows of the table. Needed beside a schema; beside a table only where more rows will come.
+        Rows of the table. Needed with a schema; with a table only if rows will be appended.
     n_predict : int, optional
         With ``encrypted_prediction``: rows to predict; as many as fill a ciphertext by default.
     encrypted_prediction : bool
-        Leave room for ``model.predict_votes``, which predicts without ever opening the model; for
-        models that can. Of an opened model, plan its prediction for encrypted rows; ``n_rows`` says
-        nothing then.
+        Leave room for ``model.predict_votes``, which predicts with the encrypted model, if the
+        model supports it. For a decrypted model, plan its prediction of encrypted rows; ``n_rows``
+        is ignored then.
     security : 128, 192 or 256
     scheme : "bgv" or "bfv", optional
         By default BGV, which is faster, and BFV for values that are too large for it.
@@ -107,8 +110,8 @@ def plan(
         get some more of it, so that opened results tell nothing else of the rows: see
         SECURITY.md.
     members : int
-        For a joint key of this many members (``es.JointKey``), who encrypt with its public keys: room
-        for the noise of their keys, and for what hides their secrets in every opening.
+        For a joint key of this many members (``es.JointKey``), who encrypt with its public keys:
+        room for the noise of their keys, and for what hides their secrets in every opening.
         ``by_others`` goes without saying.
     workers : int, optional
         Plan for a cluster of this many workers of one core each: keys leave room to add up the
@@ -143,9 +146,11 @@ def plan(
     """
     rows = _planned_rows(schema, n_rows, weight_bound, folds)
     workers, members = (
-        _checked_workers(workers, price_per_core_hour),
+        _check_workers(workers, price_per_core_hour),
         as_count(members, "members", "members"),
     )
+    if isinstance(keys, Owner):
+        keys.check_in_use()
     wanted = _Wanted(
         rows,
         tuple(encodings),
@@ -157,23 +162,27 @@ def plan(
             workers,
             price_per_core_hour,
             parameters=keys if keys is None or isinstance(keys, Parameters) else keys.parameters,
+            spot_check=spot_check,
         ),
     )
-    columns = asked_columns(rows.schema, wanted.columns())
+    columns = list_question_columns(rows.schema, wanted.columns())
+    rows.check_lanes(wanted.wish)
     if members > 1 and scheme == "bfv":
         raise ParameterError(
             f"members={members}: joint keys are made for 'bgv' only", code="joint-keys-need-bgv"
         )
+    notes: tuple[tuple[str, str], ...] = ()
     if encrypted_prediction:
         stages = _prediction_stages(circuit, rows, wanted.columns(), n_predict)
     else:
         if n_predict is not None:
             raise ArgumentError(
-                "n_predict= is for encrypted_prediction=True: an opened model predicts any number "
-                "of rows",
+                "n_predict= is for encrypted_prediction=True: a decrypted model predicts any "
+                "number of rows",
                 code="prediction-not-encrypted",
             )
         parts = list(circuit) if isinstance(circuit, (list, tuple)) else [circuit]
+        parts, notes = _with_rounds(parts, rows.known)
         own = [part for part in parts if not isinstance(part, Stage)]
         stages = [part for part in parts if isinstance(part, Stage)]
         if own or not stages:
@@ -186,7 +195,36 @@ def plan(
         )
     _check_stored(stages, columns, encodings)
     # Nothing is predicted from digits, nor from two totals as one.
-    return wanted.plan(stages, with_digits=not any(stage.form == ROWS for stage in stages))
+    made = wanted.plan(stages, with_digits=not any(stage.form == ROWS for stage in stages))
+    return replace(made, notes=notes)
+
+
+@runtime_checkable
+class AsksInRounds(Protocol):
+    """What asks questions that depend on the answers to earlier ones."""
+
+    def to_plan(self, schema: Schema | PublicSchema) -> Sequence[Question]:
+        """Return questions that need at least what every round needs."""
+
+    def notes(self) -> list[tuple[str, str]]:
+        """Return what a plan says of the rounds: names and values."""
+
+
+def _with_rounds(
+    parts: Sequence[Any], schema: Schema | PublicSchema
+) -> tuple[list[Any], tuple[tuple[str, str], ...]]:
+    """Return the parts with the questions of all rounds in place of procedures, and the notes of
+    these.
+    """
+    found: list[Any] = []
+    notes: list[tuple[str, str]] = []
+    for part in parts:
+        if isinstance(part, AsksInRounds):
+            found += part.to_plan(schema)
+            notes += part.notes()
+        else:
+            found.append(part)
+    return found, tuple(notes)
 
 
 @dataclass(frozen=True)
@@ -220,7 +258,7 @@ class _Wanted:
         if self.wish.parameters is not None:
             return self._with_keys(stages, self.wish.parameters)
         try:
-            whole = self.made(stages)
+            whole = self.make_plan(stages)
         except ParameterError as error:
             refusal = error
         if with_digits and (whole is None or not is_fast(whole.parameters)):
@@ -246,14 +284,14 @@ class _Wanted:
                 code="column-beyond-parameters",
             )
         try:
-            made = self.made(stages, parameters.digit_bits, parameters.pair_base)
+            made = self.make_plan(stages, parameters.digit_bits, parameters.pair_base)
         except ParameterError:
             if parameters.pair_base is None:
                 raise
-            made = self.made(stages, parameters.digit_bits)
+            made = self.make_plan(stages, parameters.digit_bits)
         return replace(made, parameters=parameters)
 
-    def made(
+    def make_plan(
         self,
         stages: Sequence[Stage],
         digit_bits: int | None = None,
@@ -261,10 +299,10 @@ class _Wanted:
         room: int = 1,
         accepts: Callable[[Parameters], bool] | None = None,
     ) -> Plan:
-        """Plan for numbers in such digits, or whole, or with two totals as one."""
+        """Plan with numbers stored whole or in digits, and totals single or in pairs."""
         rows, columns = self.rows, self.columns(digit_bits)
         digits = digits_among(columns)
-        parts, ranges = self._stored(stages, columns, pair_base)
+        parts, ranges = self._use_stored(stages, columns, pair_base)
         made = plan_stages(
             parts,
             ranges,
@@ -274,14 +312,16 @@ class _Wanted:
         )
         if digits or pair_base is not None:
             every = column_ranges(
-                rows.schema, asked_columns(rows.schema, columns), rows.weight_bound
+                rows.schema, list_question_columns(rows.schema, columns), rows.weight_bound
             )
             made = replace(
                 made,
                 parameters=replace(made.parameters, digit_bits=digit_bits, pair_base=pair_base),
                 largest=max(stage.largest(every, made.layout.slots) for stage in stages),
                 n_totals=sum(
-                    len(dict.fromkeys(_fixed(stage))) for stage in stages if not stage.is_reserved
+                    len(dict.fromkeys(_fixed_outputs(stage)))
+                    for stage in stages
+                    if not stage.is_reserved
                 ),
             )
         seeded = self.wish.with_secret_key
@@ -289,7 +329,7 @@ class _Wanted:
             made, bytes_up=_stored_bytes(made.parameters, made.layout, len(columns), seeded=seeded)
         )
 
-    def _stored(
+    def _use_stored(
         self, stages: Sequence[Stage], columns: Sequence[Column], pair_base: int | None
     ) -> tuple[list[Stage], dict[str, ColumnRange]]:
         """Return the stages over the stored columns, in pairs if a base is given, and the ranges
@@ -297,23 +337,27 @@ class _Wanted:
         """
         rows, parts = self.rows, list(stages)
         if pair_base is not None:
-            # What depends on where rows lie, or has bounds of its own, is computed as it is.
+            # Stages that depend on the layout, or have their own bounds, are not paired.
             parts = [
                 stage
                 if callable(stage.outputs) or stage.bounds is not None
-                else replace(stage, outputs=join_pairs(_fixed(stage), pair_base))
+                else replace(stage, outputs=join_pairs(_fixed_outputs(stage), pair_base))
                 for stage in stages
             ]
         parts = [_over_stored(stage, rows.schema, columns) for stage in parts]
         return parts, column_ranges(rows.schema, columns, rows.weight_bound)
 
     def _in_pairs(self, stages: Sequence[Stage], whole: Plan) -> Plan | None:
-        """Plan with two totals as one, if that is much cheaper: for many totals of a small table."""
+        """Plan with two totals as one, if that is much cheaper: for many totals of a
+        small table.
+        """
         base = 1 << (2 * _ROOM * whole.largest).bit_length()
         fits = base * _ROOM * whole.largest < 1 << (MAX_NUMBER_BITS - 1) and is_fast(
             whole.parameters
         )
         if not fits or whole.n_totals < _MANY_TOTALS or self.wish.workers is not None:
+            return None
+        if self.rows.schema.lanes > 1:
             return None
         most = _MORE_BYTES * whole.bytes_up
 
@@ -326,19 +370,19 @@ class _Wanted:
             return is_fast(parameters) and is_small(parameters)
 
         # What carries all pairs carries a few of them, and these are quickly tried.
-        few, ranges = self._stored(list(map(_few_pairs, stages)), self.columns(), base)
+        few, ranges = self._use_stored(list(map(_few_pairs, stages)), self.columns(), base)
         _, found = search_for(few, ranges, replace(self.wish, room=_ROOM))
         if found is None or not is_small(found.parameters):
             return None
         try:
-            made = self.made(stages, pair_base=base, room=_ROOM, accepts=accepts)
+            made = self.make_plan(stages, pair_base=base, room=_ROOM, accepts=accepts)
         except ParameterError:
             return None
         return made if _work(made) < _LESS_WORK * _work(whole) else None
 
     def _in_digits(self, stages: Sequence[Stage]) -> Plan | None:
         """Plan with the fewest digits that the kernels carry; return None if there are none."""
-        used = {name for stage in stages for name in column_names(_fixed(stage))}
+        used = {name for stage in stages for name in column_names(_fixed_outputs(stage))}
         schema = self.rows.schema
         every = [
             *range(len(schema.variables)),
@@ -352,7 +396,7 @@ class _Wanted:
                 if all(len(digit_bounds(v.bounds[0], v.bounds[1], b)) <= count for v in numbers)
             )
             try:
-                made = self.made(stages, bits)
+                made = self.make_plan(stages, bits)
             except ParameterError:
                 continue
             if is_fast(made.parameters):
@@ -367,10 +411,8 @@ def _work(made: Plan) -> int:
     return (made.products + made.key_switches) * len(made.parameters.coefficient_moduli)
 
 
-def _fixed(stage: Stage) -> list[Expression]:
-    """Return the outputs of a stage if it does not depend on where rows lie, as all but
-    predictions.
-    """
+def _fixed_outputs(stage: Stage) -> list[Expression]:
+    """Return the outputs of a stage, or none if they depend on the layout."""
     return (
         []
         if callable(stage.outputs)
@@ -380,7 +422,7 @@ def _fixed(stage: Stage) -> list[Expression]:
 
 def _few_pairs(stage: Stage) -> Stage:
     """Return the stage with a few of its totals, two neighbours at a time."""
-    outputs = _fixed(stage)
+    outputs = _fixed_outputs(stage)
     if callable(stage.outputs) or stage.bounds is not None or stage.form == ROWS:
         return stage
     step = 2 * max(1, len(outputs) // (2 * _FEW_PAIRS))
@@ -402,14 +444,14 @@ def _over_stored(stage: Stage, schema: PublicSchema, columns: Sequence[Column]) 
         )
     if stage.form == ROWS:
         return stage  # written over stored columns already
-    return replace(stage, outputs=rewrite_in_stored(_fixed(stage), schema, columns)[0])
+    return replace(stage, outputs=rewrite_in_stored(_fixed_outputs(stage), schema, columns)[0])
 
 
 def _check_stored(
     stages: Sequence[Stage], columns: Sequence[Column], encodings: Sequence[str]
 ) -> None:
     """Refuse what is computed from columns that would not be there."""
-    every, fixed = set(columns), [_fixed(stage) for stage in stages if stage.form != ROWS]
+    every, fixed = set(columns), [_fixed_outputs(stage) for stage in stages if stage.form != ROWS]
     needed = [Column.parse(name) for outputs in fixed for name in column_names(outputs)]
     missing = [column for column in needed if column not in every]
     if missing:
@@ -438,7 +480,7 @@ def _prediction_stages(
     for number, part in enumerate(parts):
         found = _part_stages(part, rows, stored, n_predict)
         # Totals of several models have names of their own.
-        stages += [stage.renamed(str(number)) for stage in found] if len(parts) > 1 else found
+        stages += [stage.rename_packs(str(number)) for stage in found] if len(parts) > 1 else found
     if not any(stage.form == ROWS for stage in stages):
         raise ParameterError(
             f"{circuit!r} has no way to predict without being opened: plan it ",
@@ -461,7 +503,7 @@ def _part_stages(
                 raise ParameterError(
                     error, ". Plan it ", OPENED_FIRST, code="no-encrypted-prediction"
                 ) from None
-    return _stages_of_parts([part], rows, asked_columns(rows.schema, stored))
+    return _stages_of_parts([part], rows, list_question_columns(rows.schema, stored))
 
 
 @dataclass(frozen=True)
@@ -478,27 +520,40 @@ class _PlannedRows:
         """The public schema."""
         return self.known.public()
 
+    def stage(self, totals: Sequence[Expression]) -> Stage:
+        """Return the stage of some totals over these rows."""
+        lanes = self.schema.lanes
+        return Stage(totals, self.n_rows, form=SLOTS if lanes > 1 else PACKED, lanes=lanes)
+
+    def check_lanes(self, wish: Wish) -> None:
+        """Refuse lanes where totals are packed: for several owners, receivers or workers."""
+        if self.schema.lanes > 1 and (not wish.with_secret_key or wish.workers is not None):
+            raise ParameterError(
+                f"{self.schema.lanes} variants in each ciphertext are for one owner, who encrypts "
+                "and opens, and for one worker: make the table with lanes=1, or split the people "
+                "and add the answers",
+                code="lanes-not-shared",
+            )
+
 
 def _planned_rows(
-    given: Any, n_rows: int | None, weight_bound: int | None, folds: int | None
+    source: Any, n_rows: int | None, weight_bound: int | None, folds: int | None
 ) -> _PlannedRows:
-    """Return schema, rows and layout from a table and what is said beside it, or from a schema and
-    a number of rows.
-    """
-    if isinstance(given, Table):
-        known = _PlannedRows(given.schema, given.n_rows, given.weight_bound, given.n_folds)
-    elif isinstance(given, (Schema, PublicSchema)):
-        known = _PlannedRows(given, 0, 1, 0)
+    """Return schema, rows and layout from a table and options, or a schema and a number of rows."""
+    if isinstance(source, Table):
+        known = _PlannedRows(source.schema, source.n_rows, source.weight_bound, source.n_folds)
+    elif isinstance(source, (Schema, PublicSchema)):
+        known = _PlannedRows(source, 0, 1, 0)
     else:
         raise ArgumentTypeError(
-            f"plan needs a Schema or a clear Table, not a {type(given).__name__}: schema = "
+            f"plan needs a Schema or a clear Table, not a {type(source).__name__}: schema = "
             "es.Schema.infer(df, target=...), then "
             "es.plan(model, schema.table(df)), or es.plan(model, schema, n_rows=...)",
             code="not-a-schema",
         )
     if n_rows is None and not known.n_rows:
         raise ArgumentTypeError(
-            "plan needs n_rows= beside a schema; es.plan(model, table) takes it from the table",
+            "plan needs n_rows= with a schema; es.plan(model, table) takes it from the table",
             code="row-count-missing",
         )
     rows = known.n_rows if n_rows is None else as_count(n_rows, "n_rows", "rows")
@@ -518,7 +573,7 @@ def _planned_rows(
     )
 
 
-def _checked_workers(workers: int | None, price_per_core_hour: float | None) -> int | None:
+def _check_workers(workers: int | None, price_per_core_hour: float | None) -> int | None:
     if workers is None and price_per_core_hour is not None:
         raise ArgumentError(
             "price_per_core_hour= needs workers=: a price needs the number of cores",
@@ -533,9 +588,11 @@ def _checked_workers(workers: int | None, price_per_core_hour: float | None) -> 
 
 
 def _in_ids(question: Question, schema: Schema | PublicSchema) -> Question:
-    """Return the question in ids, if the schema allows it; what is opened has been asked already."""
-    if question._known_totals() is None:
-        return asked_of(question, schema)
+    """Return the question in ids, if the schema allows it; what is opened has been
+    asked already.
+    """
+    if question._get_plain_totals() is None:
+        return prepare_question(question, schema)
     question.check(schema.public())
     return question
 
@@ -592,7 +649,7 @@ def _stages_of_parts(
         if isinstance(part, Question):
             asked = _in_ids(part, rows.known)
             found = asked.circuit(rows.schema, columns, weight_bound=rows.weight_bound)
-            stages.append(Stage(found, rows.n_rows))
+            stages.append(rows.stage(found))
             of_folds = _fold_totals(asked, rows.schema, columns, found)
             if of_folds:
                 reserved.append(Stage(of_folds, rows.n_rows, is_reserved=True))
@@ -601,7 +658,7 @@ def _stages_of_parts(
         else:
             raise ArgumentTypeError(_NEEDS_TOTALS, code="not-a-total")
     if totals:
-        stages.append(Stage(totals, rows.n_rows))
+        stages.append(rows.stage(totals))
     if not stages:
         raise ArgumentTypeError(_NEEDS_TOTALS, code="not-a-total")
     return [*stages, *reserved]

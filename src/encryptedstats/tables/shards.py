@@ -68,8 +68,9 @@ def prove_cut(
     """Return the proof that all shards of a table are computed by: that for the largest."""
     largest = max(shards, key=lambda blocks: blocks[1] - blocks[0])
     inside = tuple(rows[slice(*largest)])
-    layout = Layout(sum(inside), facts.parameters.slots, inside, facts.parameters.copies)
-    return prove_shards(outputs, Conditions(facts.parameters, layout, (), facts.with_secret_key))
+    layout, own = facts.layout_of(inside), facts.with_secret_key
+    conditions = Conditions(facts.parameters, layout, (), own, facts.form)
+    return prove_shards(outputs, conditions)
 
 
 def join_ranges(parts: Sequence[EncryptedNumbers], circuit: str) -> EncryptedNumbers:
@@ -134,13 +135,14 @@ def total_in_shards(
             code="incomplete-shards",
         )
     report = prove_cut(outputs, table.facts, table.blocks.rows, shards)
-    if cut.width > report.width:
+    is_packed = table.facts.form == PACKED
+    if is_packed and cut.width > report.width:
         raise VerificationError(
             f"the result has {cut.width} totals in a ciphertext, and at most {report.width} are "
             "proven to decrypt",
             code="too-many-packed-totals",
         )
-    report = report.with_width(cut.width)
+    report = report.with_width(cut.width) if is_packed else report
     parts = [take_blocks(table, *shard) for shard in shards]
 
     def total(first: int, last: int) -> EncryptedNumbers:
@@ -157,10 +159,12 @@ def total_in_shards(
 
 
 def answer_again(answer: Answer, table: EncryptedTable, **options: Any) -> Answer:
-    """Answer the question of an answer in totals again, in the shards that it states."""
-    given = answer.ciphertexts
-    whole = {} if given.form == PACKED else {"form": given.form}
-    return _answer(answer.question, table, given.cut, drawn=bool(answer.beside), **whole, **options)
+    """Compute the totals of an answer again, in the shards that it states."""
+    totals = answer.ciphertexts
+    whole = {} if totals.form == PACKED else {"form": totals.form}
+    return _answer(
+        answer.question, table, totals.cut, drawn=bool(answer.extra_totals), **whole, **options
+    )
 
 
 def predict_again(
@@ -171,7 +175,7 @@ def predict_again(
     Votes of rows have the same residues in whichever shards the rows are predicted.
     """
     question = votes.question
-    drawn = bool(question._beside_shapes(table.schema))
+    drawn = bool(question._extra_shapes(table.schema))
     model = _answer(question, table, votes.model_cut, drawn=drawn, **options)
     own: Answer = model.predict_votes(rows, output=votes.output, **options)
     return replace(own, model_blocks=table.blocks.ids)

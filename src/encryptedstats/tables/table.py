@@ -16,21 +16,26 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from encryptedstats.circuits.clear import read_clear
+from encryptedstats.circuits.clear import read_clear, sum_lanes
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.errors import SchemaError, SchemaWarning
 from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.columns import (
     ColumnAlgebra,
-    asked_columns,
     check_column,
     column_bound,
     column_ranges,
+    list_question_columns,
     table_columns,
 )
 from encryptedstats.tables.encodings import GAP, Column, encoding_of
-from encryptedstats.tables.questions.question import Question, asked_of, check_question
+from encryptedstats.tables.questions.question import (
+    Question,
+    check_question,
+    flat,
+    prepare_question,
+)
 from encryptedstats.tables.questions.summaries import Asked
 from encryptedstats.tables.rows.frames import show
 from encryptedstats.tables.schema.bins import assign_bins
@@ -214,7 +219,8 @@ class Table(ColumnAlgebra[Integers], Asked):
     @property
     def layout(self) -> Layout:
         """Positions of the rows in slots and chunks."""
-        return Layout(len(self), self.slots, self.chunk_rows, self.copies)
+        lanes = self.public_schema.lanes
+        return Layout(len(self), max(self.slots, lanes), self.chunk_rows, self.copies, lanes)
 
     @property
     def public_schema(self) -> PublicSchema:
@@ -235,7 +241,7 @@ class Table(ColumnAlgebra[Integers], Asked):
         """Return the columns that can be asked for with these encodings: bins, codes, numbers,
         classes, and classes by fold.
         """
-        return asked_columns(self.public_schema, self.stored_columns(encodings))
+        return list_question_columns(self.public_schema, self.stored_columns(encodings))
 
     def stored_columns(
         self, encodings: Sequence[str] = ("onehot",), digit_bits: int | None = None
@@ -253,7 +259,9 @@ class Table(ColumnAlgebra[Integers], Asked):
         )
 
     def holds(self, column: Column) -> bool:
-        """Return whether `values` can give the column: a clear table makes any encoding on demand."""
+        """Return whether `values` can give the column: a clear table makes any encoding
+        on demand.
+        """
         try:
             self._check(column)
         except SchemaError:
@@ -268,6 +276,13 @@ class Table(ColumnAlgebra[Integers], Asked):
     def values(self, column: Column) -> Integers:
         """Return one column as integers, one value per row."""
         return self._compact(column).astype(np.int64, copy=False)
+
+    def slot_values(self, column: Column) -> Integers:
+        """Return one column as it lies in slots: what all variants share is repeated in
+        each lane.
+        """
+        values, lanes = self.values(column), self.layout.lanes
+        return np.repeat(values, lanes) if values.ndim < 2 and lanes > 1 else values.reshape(-1)
 
     def raw_values(self) -> Iterator[bytes]:
         """Yield all that the rows hold but their folds, as bytes: codes, numbers, classes and
@@ -316,7 +331,10 @@ class Table(ColumnAlgebra[Integers], Asked):
         """Return the data of the variable at a position; at -1 of a target that is a number."""
         if position == -1 and self.target_values is not None:
             return self.target_values
-        return self.data[position]
+        data = self.data[position]
+        if data.dtype == np.int8 and self.schema.genome is not None:  # a tile, which is large
+            return np.where(data < 0, GAP, data.astype(np.int64))
+        return data
 
     def weigh(self, inside: NDArray[np.bool_], fold: int | None) -> NDArray[Any]:
         """Return the weights of some rows and 0 for all others, of one fold if given."""
@@ -342,6 +360,8 @@ class Table(ColumnAlgebra[Integers], Asked):
         outputs = list(outputs)
         columns = [Column.parse(name) for name in column_names(outputs)]
         ranges = column_ranges(self.public_schema, columns, self.weight_bound)
+        if self.layout.lanes > 1:
+            return sum_lanes(outputs, _Columns(self, columns), self.layout, ranges)
         return read_clear(outputs, _Columns(self, columns), self.layout, ranges=ranges)
 
     def _position(self, variable: str | int) -> int:
@@ -349,7 +369,7 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     def ask(self, question: Question, **options: Any) -> Any:
         """Answer a question. Options of encrypted tables are accepted and change nothing."""
-        asked = asked_of(check_question(question), self.schema)._settled()
+        asked = prepare_question(check_question(question), self.schema)._fix_seed()
         return asked._present(self._answer_to(asked))
 
     def _answer_to(self, asked: Question) -> Answer:
@@ -365,6 +385,10 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     def totals(self, question: Question) -> list[int]:
         """Compute the totals that answer a question, one after the other."""
+        counted = question.count_rows(self)
+        if counted is not None:
+            shapes = question.shapes(self.public_schema)
+            return [int(x) for x in flat(counted, shapes, question.name, "shapes()")]
         return self.evaluate(
             question.circuit(self.public_schema, self.columns(), weight_bound=self.weight_bound)
         )
@@ -394,6 +418,12 @@ class Table(ColumnAlgebra[Integers], Asked):
         """Bring the rows into another layout, or into full chunks of some slots."""
         if isinstance(layout, Layout):
             return replace(self, slots=layout.slots, chunk_rows=layout.counts, copies=layout.copies)
+        if layout < self.public_schema.lanes:
+            raise SchemaError(
+                f"{self.public_schema.lanes} lanes do not fit into the {layout} slots of these "
+                "keys: make the table with fewer lanes",
+                code="lanes-beyond-slots",
+            )
         return replace(self, slots=layout, chunk_rows=())
 
     def __getitem__(self, rows: slice) -> Table:
@@ -478,7 +508,8 @@ class Table(ColumnAlgebra[Integers], Asked):
                 f"{sum(part.n_rows for part in self.moved)} values without a bin of their own"
             )
         layout = self.layout
-        return f"Table({', '.join(parts)}; {layout.n_chunks} x {layout.slots} slots)"
+        lanes = f", {layout.lanes} lanes" if layout.lanes > 1 else ""
+        return f"Table({', '.join(parts)}; {layout.n_chunks} x {layout.slots} slots{lanes})"
 
 
 class _Columns(Mapping[str, NDArray[Any]]):

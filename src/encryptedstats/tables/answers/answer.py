@@ -58,7 +58,7 @@ class Answer:
         Encrypted blocks whose rows are counted; of a prediction, the blocks it is for.
     output : str
         Of a prediction: which of the question's ways to answer was chosen.
-    beside : mapping
+    extra_totals : mapping
         Further totals by name, such as the drawn fractions of a forest.
     n_dropped : int
         Rows that were left out of the table because values were missing.
@@ -77,7 +77,7 @@ class Answer:
     n_rows: int
     block_ids: tuple[str, ...] = ()
     output: str = ""
-    beside: Mapping[str, Any] = field(default_factory=dict)
+    extra_totals: Mapping[str, Any] = field(default_factory=dict)
     n_dropped: int = 0
     weight_bound: int | None = None
     model_cut: Cut | None = None
@@ -183,14 +183,14 @@ class Answer:
                 f"{self.question.describe()} and {other.question.describe()}",
                 code="different-questions",
             )
-        if not same_schema(self.schema, other.schema):
+        if not is_same_schema(self.schema, other.schema):
             raise SchemaError(
                 f"{nouns} of different schemas cannot be combined", code="different-schemas"
             )
 
     def _combine(self, other: Answer, sign: int, block_ids: tuple[str, ...]) -> Answer:
         if self.is_encrypted:
-            totals: Any = self.ciphertexts.combined(other.ciphertexts, sign)
+            totals: Any = self.ciphertexts.combine(other.ciphertexts, sign)
         else:
             totals = tuple(a + sign * b for a, b in zip(self.totals, other.totals, strict=True))
         bounds = [bound for bound in (self.weight_bound, other.weight_bound) if bound is not None]
@@ -200,7 +200,7 @@ class Answer:
             schema=other.schema if isinstance(self.schema, PublicSchema) else self.schema,
             n_rows=self.n_rows + sign * other.n_rows,
             block_ids=block_ids,
-            beside={},
+            extra_totals={},
             n_dropped=max(0, self.n_dropped + sign * other.n_dropped),
             weight_bound=max(bounds) if len(bounds) == 2 else None,
         )
@@ -222,7 +222,7 @@ class Answer:
         output : str, optional
             For questions that can answer in several ways.
         **options
-            As of :meth:`EncryptedTable.evaluate`.
+            See :meth:`EncryptedTable.evaluate`.
         """
         from encryptedstats.tables.answers.predictions import predict_rows
 
@@ -232,7 +232,7 @@ class Answer:
                 "with",
                 code="prediction-of-prediction",
             )
-        return predict_rows(self, rows, self.question._chosen_output(output), **options)
+        return predict_rows(self, rows, self.question._choose_output(output), **options)
 
     def verify(
         self,
@@ -265,7 +265,7 @@ class Answer:
     def with_packs(self, keys: PublicKeys, packs: Sequence[tuple[Residues, Noise]]) -> Answer:
         """Return the same answer under other keys."""
         totals = self.ciphertexts.with_packs(keys, packs)
-        return replace(self, totals=totals, beside={}, model_cut=None, model_blocks=())
+        return replace(self, totals=totals, extra_totals={}, model_cut=None, model_blocks=())
 
     # -- files -------------------------------------------------------------------------------------
 
@@ -287,7 +287,7 @@ class Answer:
         if not self.is_encrypted:
             head, sections = self._header(self.schema)
             head["private"] = not isinstance(self.schema, PublicSchema)
-            numbers = {"totals": self.totals, **self.beside}
+            numbers = {"totals": self.totals, **self.extra_totals}
             sections |= {
                 name: json.dumps(list(map(int, found))).encode() for name, found in numbers.items()
             }
@@ -298,7 +298,8 @@ class Answer:
             if self.model_cut is not None:
                 sections[MODEL_CUT] = self.model_cut.to_bytes()
         sections |= {
-            name: container.to_bytes(totals.to_container()) for name, totals in self.beside.items()
+            name: container.to_bytes(totals.to_container())
+            for name, totals in self.extra_totals.items()
         }
         file = self.ciphertexts.to_container(kind or self.kind, {**head, **(fields or {})})
         return replace(file, sections={**file.sections, **sections})
@@ -334,7 +335,7 @@ class Answer:
         return dict(vars(self))
 
 
-def same_schema(a: Schema | PublicSchema, b: Schema | PublicSchema) -> bool:
+def is_same_schema(a: Schema | PublicSchema, b: Schema | PublicSchema) -> bool:
     """Return whether rows of both mean the same, as far as names and edges are known here."""
     if isinstance(a, PublicSchema) or isinstance(b, PublicSchema):
         return a.public() == b.public()

@@ -93,16 +93,17 @@ def read_opened(file: Container) -> Answer:
             f"the file says that it holds {file.kind!r}, and {question.name} gives none",
             code="kind-not-of-question",
         )
-    totals, expected = _read_integers(file, "totals"), _count_numbers(question, public, None)
+    totals = _read_integers(file, "totals")
+    expected = _count_numbers(question, public, None) * public.lanes
     if len(totals) != expected:
         raise FileFormatError(
             f"the file has {len(totals)} totals, and an answer to {question.name} has {expected}",
             code="wrong-number-of-totals",
         )
-    beside = _read_beside(
-        file, question._beside_shapes(public), lambda name: _read_integers(file, name)
+    extra_totals = _read_extra_totals(
+        file, question._extra_shapes(public), lambda name: _read_integers(file, name)
     )
-    return replace(answer, totals=tuple(totals), beside=beside)
+    return replace(answer, totals=tuple(totals), extra_totals=extra_totals)
 
 
 def read_answer(file: Container, keys: PublicKeys | None) -> Answer:
@@ -146,6 +147,14 @@ def read_answer(file: Container, keys: PublicKeys | None) -> Answer:
                 code="more-rows-than-blocks",
             )
         _check_parts(question, public, ciphertexts)
+        if ciphertexts.lanes != public.lanes:
+            raise FileFormatError(
+                (
+                    f"the file has totals in {ciphertexts.lanes} lanes, and its schema has "
+                    f"{public.lanes}"
+                ),
+                code="wrong-lanes",
+            )
     cut = ciphertexts.cut
     if cut is not None and cut.blocks[-1] != len(answer.block_ids):
         raise FileFormatError(
@@ -162,8 +171,8 @@ def read_answer(file: Container, keys: PublicKeys | None) -> Answer:
         answer,
         totals=ciphertexts,
         output=output,
-        beside=_read_beside(
-            file, question._beside_shapes(public), lambda name: _read_numbers(file, name, keys)
+        extra_totals=_read_extra_totals(
+            file, question._extra_shapes(public), lambda name: _read_numbers(file, name, keys)
         ),
         model_cut=read_cut(file, MODEL_CUT) if is_prediction else None,
     )
@@ -205,7 +214,7 @@ def _read_header(file: Container, schema_type: type[Schema | PublicSchema]) -> A
                 "the file claims more bins or classes than there can be", code="too-many-bins"
             )
         question.check(public)
-        if question._settled() is not question:
+        if question._fix_seed() is not question:
             raise FileFormatError(
                 f"the file has a {name} that leaves something to chance: it was never asked so",
                 code="unsettled-question",
@@ -253,7 +262,7 @@ def _read_numbers(file: Container, name: str, keys: PublicKeys) -> EncryptedNumb
     return found
 
 
-def _read_beside(
+def _read_extra_totals(
     file: Container, shapes: Mapping[str, tuple[int, ...]], read: Callable[[str], Any]
 ) -> dict[str, Any]:
     """Read further totals by name, each from its section, as many as their shapes say."""
@@ -275,10 +284,12 @@ def _check_parts(question: Question, schema: PublicSchema, totals: EncryptedNumb
     """
     bits = totals.keys.parameters.digit_bits
     digits = digits_among(table_columns(schema, (), classes=schema.has_target, digit_bits=bits))
-    given = [facts.stored.shift for facts in totals.facts]
+    shifts_in_file = [facts.stored.shift for facts in totals.facts]
     try:
         shifts = (
-            split_into_digits(question.circuit(schema), digits)[1] if digits else [0] * len(given)
+            split_into_digits(question.circuit(schema), digits)[1]
+            if digits
+            else [0] * len(shifts_in_file)
         )
     except IMPOSSIBLE as error:
         raise FileFormatError(
@@ -286,7 +297,7 @@ def _check_parts(question: Question, schema: PublicSchema, totals: EncryptedNumb
             code="question-not-of-schema",
         ) from error
     bases = [facts.stored.base for facts in totals.facts]
-    if given != shifts or (any(bases) and not all(bases[: len(totals) // 2])):
+    if shifts_in_file != shifts or (any(bases) and not all(bases[: len(totals) // 2])):
         raise FileFormatError(
             f"the file has parts of totals that an answer to {question.name} does not have: "
             "it was altered, and is refused",
@@ -318,7 +329,7 @@ def _count_numbers(question: Question, schema: PublicSchema, output: str | None)
         ) from error
 
 
-# -- what files tell without being opened
+# -- what files tell without being opened ----------------------------------------------------------
 
 
 def _totals_facts(file: Container) -> Facts:
@@ -361,19 +372,19 @@ def _prediction_facts(file: Container) -> Facts:
 def _opened_facts(file: Container) -> Facts:
     private = file.expect("private", bool)
     schema = (Schema if private else PublicSchema).from_json(file.expect("schema", str))
-    beside = {name: name in file.sections for name in ("drawn", "calibration")}
+    stored = {name: name in file.sections for name in ("drawn", "calibration")}
     return {
         **_head_facts(file, schema),
         "encrypted": False,
         "names_inside": private,
-        "drawn": beside["drawn"],
-        "calibrated": beside["calibration"],
-        "released": _released(file),
+        "drawn": stored["drawn"],
+        "calibrated": stored["calibration"],
+        "released": _read_release(file),
     }
 
 
-def _released(file: Container) -> Facts | None:
-    """Return what a file says of the noise in it: a statement of whoever wrote it."""
+def _read_release(file: Container) -> Facts | None:
+    """Return the release that a file states; nothing but its writer vouches for it."""
     said = file.fields.get("released")
     if said is None:
         return None
@@ -382,7 +393,7 @@ def _released(file: Container) -> Facts | None:
         isinstance(said.get(name), kind) for name, kind in kinds.items()
     ):
         raise FileFormatError(
-            "the file says that it was released with noise, and not with how much",
+            "the file states that it was released with noise, but not with how much",
             code="no-noise-stated",
         )
     return said
@@ -472,7 +483,7 @@ ANSWER_FILES: Final[dict[str, FileKind]] = {
         describe=_describe_prediction,
     ),
     OPEN_MODEL_KIND: FileKind(
-        "an opened model",
+        "a decrypted model",
         "predict and evaluate read it",
         frozenset({"totals", "calibration", "blocks", "drawn"}),
         read_presented,

@@ -87,7 +87,7 @@ def describe_opened(
 
 
 def is_result(value: Any) -> bool:
-    """Whether a value is a result with a view of its own."""
+    """Return whether a value is a result with its own view."""
     return hasattr(value, "view") and hasattr(value, "to_dict") and hasattr(value, "to_frame")
 
 

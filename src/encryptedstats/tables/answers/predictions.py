@@ -28,11 +28,11 @@ from encryptedstats.tables.encrypted_table import EncryptedTable
 from encryptedstats.tables.questions.question import Number, RowAnswer, in_shapes, question_key
 from encryptedstats.tables.questions.row_answers import (
     answer_bounds,
+    bound_encrypted_totals,
     flat_answers,
-    given_ranges,
-    known_given,
-    known_plain,
     numbers_of,
+    use_encrypted_totals,
+    use_plain_totals,
 )
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.table import Table
@@ -66,7 +66,7 @@ class Prediction:
         """The answers that have to be computed."""
         return [value for value in self.values if isinstance(value, Expression)]
 
-    def told(self, max_value: int) -> list[Interval]:
+    def reported_bounds(self, max_value: int) -> list[Interval]:
         """Return the public bounds of the answers; those by clear totals would reveal
         the totals.
         """
@@ -94,7 +94,9 @@ Made = TypeVar("Made")
 
 
 class _Recent(Generic[Made]):
-    """The last ``most`` results by key. Unlike ``lru_cache`` it does not keep the arguments alive."""
+    """The last ``most`` results by key. Unlike ``lru_cache`` it does not keep the
+    arguments alive.
+    """
 
     def __init__(self, most: int) -> None:
         self._most, self._made, self._lock = most, dict[Hashable, Made](), Lock()
@@ -124,7 +126,7 @@ def _answers(
     are cached.
     """
     if not bounds:
-        return _written(by, rows, output, bounds)
+        return _write_answers(by, rows, output, bounds)
     limits = [(name, tuple(found)) for name, found in bounds.items()]
     public = rows.schema, rows.facts.columns, tuple(rows.facts.ranges().items()), rows.n_rows
     key = (
@@ -134,17 +136,17 @@ def _answers(
         *public,
         output,
     )
-    return _kept.get(key, lambda: _written(by, rows, output, bounds))
+    return _kept.get(key, lambda: _write_answers(by, rows, output, bounds))
 
 
-def _written(
+def _write_answers(
     by: Answer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]
 ) -> _Answers:
     question, schema = by.question, rows.schema
     known = (
-        known_given(question, schema, bounds)
+        use_encrypted_totals(question, schema, bounds)
         if bounds
-        else known_plain(question, schema, numbers_of(by))
+        else use_plain_totals(question, schema, numbers_of(by))
     )
     answers = flat_answers(question, schema, rows.columns(), known, output)
     used = column_names(
@@ -161,7 +163,7 @@ def _written(
     answers = [replace(answer, value=value) for answer, value in zip(answers, stored, strict=True)]
     ranges: dict[Any, ColumnRange] = {
         **rows.facts.ranges(),
-        **(given_ranges(bounds, answers) if bounds else {}),
+        **(bound_encrypted_totals(bounds, answers) if bounds else {}),
     }
     return answers, answer_bounds(answers, ranges, rows.n_rows)
 
@@ -173,7 +175,7 @@ def check_prediction(by: Answer, rows: EncryptedTable, output: str) -> Predictio
     refuse_rows_of_others(rows)
     asked = prediction_of(by, rows, output)
     compile_for(
-        asked.values, rows.source(), form=ROWS, given=asked.packs, bounds=tuple(asked.bounds)
+        asked.values, rows.source(), form=ROWS, packs=asked.packs, bounds=tuple(asked.bounds)
     )
     return asked
 
@@ -197,14 +199,14 @@ def predict_rows(by: Answer, rows: Table | EncryptedTable, output: str, **option
 
 def _predict_encrypted(by: Answer, rows: EncryptedTable, output: str, **options: Any) -> Answer:
     asked = prediction_of(by, rows, output)
-    told = asked.told(rows.parameters.max_value)
+    reported = asked.reported_bounds(rows.parameters.max_value)
     found = evaluate(
         asked.values,
         rows.source(),
         form=ROWS,
-        given=asked.packs,
+        packs=asked.packs,
         bounds=asked.bounds,
-        reported_bounds=told,
+        reported_bounds=reported,
         **options,
     )
     schema = rows.private_schema or (by.schema if isinstance(by.schema, Schema) else rows.schema)
@@ -224,7 +226,11 @@ def predict_clear(by: Answer, table: Table, output: str) -> dict[str, NDArray[An
     """
     question, public = by.question, table.public_schema
     answers = flat_answers(
-        question, public, table.columns(), known_plain(question, public, numbers_of(by)), output
+        question,
+        public,
+        table.columns(),
+        use_plain_totals(question, public, numbers_of(by)),
+        output,
     )
     found = iter(
         table.evaluate([answer.value for answer in answers if isinstance(answer.value, Expression)])
@@ -250,10 +256,9 @@ def refuse_rows_of_others(rows: EncryptedTable) -> None:
     """Refuse rows that others encrypted, except under a joint key: votes speak of single rows."""
     if rows.by_others and not rows.public_keys().joint:
         raise RowsByOthersError(
-            "these rows were encrypted by others: opened votes would tell something of "
-            "every single row. Rows are "
-            "predicted for the owner who encrypted them with the secret key; let others predict "
-            "their own rows with an opened model",
+            "these rows were encrypted by contributors, and decrypted votes would tell something "
+            "of every single row. Only rows that the owner encrypted with the secret key are "
+            "predicted; let contributors predict their own rows with a decrypted model",
             code="rows-by-others",
         )
 
@@ -261,8 +266,8 @@ def refuse_rows_of_others(rows: EncryptedTable) -> None:
 def _check_rows(by: Answer, rows: EncryptedTable) -> None:
     if rows.public_keys().joint and not by.is_encrypted:
         raise RowsByOthersError(
-            "these rows are encrypted for a joint key, and the model is open: give it to the one who has "
-            "the rows, for predictions at "
+            "these rows are encrypted for a joint key, and the model is open: give it to the one "
+            "who has the rows, for predictions at "
             "home. Members open votes of models that nobody has opened",
             code="rows-of-joint-key",
         )

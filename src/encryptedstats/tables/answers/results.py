@@ -83,8 +83,7 @@ class Result(ReadResult):
             if name not in vars(cls):
                 setattr(cls, name, getattr(Result, name))
 
-    # -- as tables
-    # --------------------------------------------------------------------------------------------
+    # -- as tables ---------------------------------------------------------------------------------
 
     def to_frame(self) -> pd.DataFrame:
         """Return the main table: by default a line for each number."""
@@ -105,8 +104,7 @@ class Result(ReadResult):
         """Return one line with the rows and every single number."""
         return pd.DataFrame([{"n_rows": self.n_rows, **self._scalars()}])
 
-    # -- showing
-    # --------------------------------------------------------------------------------------------
+    # -- showing -----------------------------------------------------------------------------------
 
     def view(self) -> View:
         """Return what is shown of it: facts, tables and figures."""
@@ -138,11 +136,11 @@ class Result(ReadResult):
     def _remarks(self) -> list[str]:
         return [
             f"{self.n_rows:,} row{'' if self.n_rows == 1 else 's'}",
-            *self._dropped(),
+            *self._note_dropped(),
             *self.notes,
         ]
 
-    def _dropped(self) -> list[str]:
+    def _note_dropped(self) -> list[str]:
         return [] if self.source is None else list(note_dropped_rows(self.source.n_dropped))
 
     def plot(self, ax: Any = None) -> Any:
@@ -155,8 +153,7 @@ class Result(ReadResult):
     def _repr_html_(self) -> str:
         return render_html(self.view())
 
-    # -- as data
-    # --------------------------------------------------------------------------------------------
+    # -- as data -----------------------------------------------------------------------------------
 
     def _numbers(self) -> dict[str, Any]:
         """Return the fields of the subclass."""
@@ -179,15 +176,15 @@ class Result(ReadResult):
 
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
         """Write the main table as CSV, or return it where no path is given."""
-        return _written(render_csv(self.view()), path)
+        return _write_text(render_csv(self.view()), path)
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str | None:
         """Write facts, tables and notes as JSON with all digits, or return it."""
-        return _written(render_json(self.view()), path)
+        return _write_text(render_json(self.view()), path)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str | None:
         """Write a fragment of HTML, or return it."""
-        return _written(render_html(self.view()), path)
+        return _write_text(render_html(self.view()), path)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -197,8 +194,7 @@ class Result(ReadResult):
     def __hash__(self) -> int:
         return hash((type(self), self.title, self.n_rows))
 
-    # -- files
-    # --------------------------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------------------
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write it to a path or fsspec URL; ``es.load(url)`` reads it again.
@@ -268,7 +264,7 @@ def as_terms(frame: pd.DataFrame) -> pd.DataFrame:
     return found.set_axis(found.index.map(str), axis=0).rename_axis("term")
 
 
-def _written(text: str, path: str | os.PathLike[str] | None) -> str | None:
+def _write_text(text: str, path: str | os.PathLike[str] | None) -> str | None:
     if path is None:
         return text
     Path(path).write_text(text, encoding="utf-8")

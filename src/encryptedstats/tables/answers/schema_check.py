@@ -1,7 +1,7 @@
 """Check that a result is opened with the schema of its rows, and no other of the same shape.
 
-Results carry a keyed digest of the private schema (see :mod:`encryptedstats.crypto.encryption`), which
-only the owner can compare.
+Results carry a keyed digest of the private schema (see :mod:`encryptedstats.crypto.encryption`),
+which only the owner can compare.
 """
 
 from __future__ import annotations
@@ -36,38 +36,40 @@ def decrypt_answer(answer: Answer, decryptor: Decryptor, schema: Any = None) -> 
     known = opening_schema(schema, answer, decryptor)
     found = decrypt_value(answer.ciphertexts, decryptor)
     totals = found if answer.is_prediction else tuple(found)
-    beside = {name: decrypt_value(one, decryptor) for name, one in answer.beside.items()}
-    return replace(answer, totals=totals, schema=known, beside=beside)
+    extra_totals = {
+        name: decrypt_value(one, decryptor) for name, one in answer.extra_totals.items()
+    }
+    return replace(answer, totals=totals, schema=known, extra_totals=extra_totals)
 
 
 def opening_schema(
-    given: Schema | str | os.PathLike[str] | None, answer: Answer, decryptor: Decryptor
+    wanted: Schema | str | os.PathLike[str] | None, answer: Answer, decryptor: Decryptor
 ) -> Schema | PublicSchema:
     """Return the schema to open an answer with: the given one, if it is that of the rows."""
     known = answer.schema
     decryptor.check_own(answer.keys)
-    if given is None:
+    if wanted is None:
         return known
-    if isinstance(given, (str, os.PathLike)):
-        given = Schema.load(given)
-    if not isinstance(given, (Schema, PublicSchema)):
+    if isinstance(wanted, (str, os.PathLike)):
+        wanted = Schema.load(wanted)
+    if not isinstance(wanted, (Schema, PublicSchema)):
         raise ArgumentTypeError(
-            f"schema= is a Schema or the path of its file, not a {type(given).__name__}: {_CURE}",
+            f"schema= is a Schema or the path of its file, not a {type(wanted).__name__}: {_CURE}",
             code="not-a-schema",
         )
-    if given.public() != known.public():
+    if wanted.public() != known.public():
         raise SchemaError(
             "this schema is not the one of the rows, the numbers of variables, bins or classes "
             "differ: ",
             _CURE,
             code="other-schema-shape",
         )
-    if isinstance(given, PublicSchema):
-        return given
+    if isinstance(wanted, PublicSchema):
+        return wanted
     if answer.schema_digest is not None:
-        same = answer.schema_digest == decryptor.schema_digest(given.digest_json())
+        same = answer.schema_digest == decryptor.schema_digest(wanted.digest_json())
     else:
-        same = isinstance(known, PublicSchema) or given.same_bins(known)
+        same = isinstance(known, PublicSchema) or wanted.same_bins(known)
     if not same:
         raise SchemaError(
             "this schema has the shape of that of the rows, and yet it is another one: cut "
@@ -76,4 +78,4 @@ def opening_schema(
             _CURE,
             code="other-schema",
         )
-    return given
+    return wanted

@@ -12,7 +12,7 @@ from encryptedstats.crypto.dispatch import openable, recompute_value
 from encryptedstats.errors import VerificationError
 from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.encrypted_table import EncryptedTable
-from encryptedstats.tables.questions.question import Question, asked_of, check_question
+from encryptedstats.tables.questions.question import Question, check_question, prepare_question
 from encryptedstats.tables.shards import answer_again, predict_again
 
 
@@ -28,57 +28,57 @@ def verify(
 
     No secret key is needed. A worker that followed the question gives the very same ciphertexts on
     every device, so anybody with the table can check that a result is the answer to the question.
-    It takes as long as the computation did. A result of a service, a queue or Dask states the
-    shards that it was computed in, and is computed in the same shards again. Three kinds of results
-    cannot be verified: those that the worker flooded with noise, which is drawn anew each time;
-    those that were added up from other results; and predictions of an opened model.
+    It takes as long as the computation did. A result of a service, a queue or Dask states its
+    shards and is computed in the same shards again. Three kinds of results cannot be verified:
+    those that the worker flooded with noise, which is drawn anew each time; those that were added
+    up from other results; and predictions of a decrypted model.
 
     Parameters
     ----------
     answer : EncryptedAnswer or encrypted model
-        Or the path or URL of one, which is then read with the table's public keys.
+        The answer, or its path or URL, which is read with the table's public keys.
     table : EncryptedTable
-        Or its path or URL. Rows that others encrypted are accepted: nothing is opened here.
+        The table, or its path or URL. Rows of contributors are accepted, because nothing is opened.
     question : Question, optional
-        What was agreed to be asked; by default what the answer says of itself.
+        The agreed question; by default the one that the answer states.
     rows : EncryptedTable, optional
-        Of a prediction: the rows that it is for. Its model, which stayed encrypted, is computed
-        from the table first.
+        For a prediction, the predicted rows. The encrypted model is computed from the table first.
     **options
-        As of ``EncryptedTable.evaluate``: ``device``, ``workers``, ``progress``, ``memory_limit``.
+        Options of ``EncryptedTable.evaluate``: ``device``, ``workers``, ``progress``,
+        ``memory_limit``.
 
     Returns
     -------
     EncryptedAnswer
-        Computed here; what is proven of its noise is therefore known, and not said by the worker.
+        The recomputed answer, whose noise is proven here and not stated by the worker.
 
     Raises
     ------
     VerificationError
-        Where the answer is anything else.
+        If the answer differs.
     """
     if not isinstance(table, EncryptedTable):
         table = EncryptedTable.load(table, by_others=True)
     if rows is not None and not isinstance(rows, EncryptedTable):
         rows = EncryptedTable.load(rows, table.keys, by_others=True)
-    given = (
+    claimed = (
         Answer.load(answer, table.keys)
         if isinstance(answer, (str, os.PathLike))
         else openable(answer)
     )
-    if not isinstance(given, Answer) or not given.is_encrypted:
+    if not isinstance(claimed, Answer) or not claimed.is_encrypted:
         raise VerificationError(
-            f"an object of type {type(answer).__name__} is no encrypted answer",
+            f"an encrypted answer is needed, not an object of type {type(answer).__name__}",
             code="not-an-encrypted-answer",
         )
     return recompute(
-        given, given.question if question is None else question, table, rows, **options
+        claimed, claimed.question if question is None else question, table, rows, **options
     )
 
 
 @recompute_value.register(Answer)
 def recompute(
-    given: Answer,
+    claimed: Answer,
     question: Question,
     table: EncryptedTable | None,
     rows: EncryptedTable | None = None,
@@ -92,65 +92,66 @@ def recompute(
     Raises
     ------
     VerificationError
-        Where the answer is to another question or from other rows, or something else comes out.
+        If the question, the rows or any residue differ.
     """
-    schema = given.schema if table is None else table.private_schema or table.schema
-    asked = asked_of(check_question(question), schema)
-    if not asked._asks_same(given.question):
+    schema = claimed.schema if table is None else table.private_schema or table.schema
+    asked = prepare_question(check_question(question), schema)
+    if not asked._asks_same(claimed.question):
         raise VerificationError(
-            f"this answers {given.question.describe()}, and the question is {asked.describe()}, "
+            f"this answers {claimed.question.describe()}, and the question is {asked.describe()}, "
             "or one with other parameters",
             code="different-questions",
         )
     if table is None:
-        return given
-    _check_rows(given, table, rows)
+        return claimed
+    _check_rows(claimed, table, rows)
     own = (
-        answer_again(given, table, **options)
+        answer_again(claimed, table, **options)
         if rows is None
-        else predict_again(given, table, rows, **options)
+        else predict_again(claimed, table, rows, **options)
     )
-    if not _is_same(given, own):
+    if not _is_same(claimed, own):
         raise VerificationError(
-            "this is not what its question gives over these rows: it was altered, or computed in "
-            "another way (by another version, added up from other results, or predicted by an "
-            "opened model)",
+            "this is not the answer to its question over these rows: it was altered, or computed "
+            "in another way (by another version, added up from other results, or predicted by a "
+            "decrypted model)",
             code="wrong-result",
         )
     return own
 
 
-def _check_rows(given: Answer, table: EncryptedTable, rows: EncryptedTable | None) -> None:
-    if given.is_prediction != (rows is not None):
+def _check_rows(claimed: Answer, table: EncryptedTable, rows: EncryptedTable | None) -> None:
+    if claimed.is_prediction != (rows is not None):
         raise VerificationError(
-            "a prediction is verified with the table that its model is of and the rows that it is "
-            "for (rows), everything else with the table alone",
+            "a prediction is verified with the table of its model and the predicted rows (rows=), "
+            "every other answer with the table alone",
             code="rows-to-predict-unclear",
         )
     of = table if rows is None else rows
     for one in (table, of):
-        given.keys.check_same(one.keys)
-    if rows is not None and given.keys.joint and set(rows.blocks.ids) & set(table.blocks.ids):
+        claimed.keys.check_same(one.keys)
+    if rows is not None and claimed.keys.joint and set(rows.blocks.ids) & set(table.blocks.ids):
         raise VerificationError(
-            "these are votes of rows that the model was fitted to: opened, they would tell "
-            "something of each. Members open votes of new rows",
+            "these are votes of rows that the model was fitted to, which would tell something of "
+            "each row. Members open votes of new rows only",
             code="votes-of-training-rows",
         )
-    if (given.n_rows, given.block_ids) != (of.n_rows, of.blocks.ids):
+    if (claimed.n_rows, claimed.block_ids) != (of.n_rows, of.blocks.ids):
         raise VerificationError(
-            f"this is of {given.n_rows:,} rows in {len(given.block_ids)} blocks, and the table has "
-            f"{of.n_rows:,} in {len(of.blocks.ids)}: not the same ones, or in another order",
+            f"this is of {claimed.n_rows:,} rows in {len(claimed.block_ids)} blocks, and the "
+            f"table has {of.n_rows:,} in {len(of.blocks.ids)}: not the same ones, or in another "
+            "order",
             code="different-rows",
         )
-    if given.ciphertexts.flooded:
+    if claimed.ciphertexts.flooded:
         raise VerificationError(
-            "noise that is drawn anew each time was added to this result, because others encrypted "
-            "its rows: nobody computes the same one again",
+            "this result cannot be computed again: it has fresh noise, because contributors "
+            "encrypted its rows",
             code="fresh-noise",
         )
 
 
-def _is_same(given: Answer, own: Answer) -> bool:
+def _is_same(claimed: Answer, own: Answer) -> bool:
     """Compare all that is said of two answers; older files do not state the weight bound."""
     said = [
         (
@@ -158,14 +159,14 @@ def _is_same(given: Answer, own: Answer) -> bool:
             one.n_dropped,
             one.schema_digest,
             one.ciphertexts.flooded,
-            sorted(one.beside),
+            sorted(one.extra_totals),
         )
-        for one in (given, own)
+        for one in (claimed, own)
     ]
-    if said[0] != said[1] or given.weight_bound not in (None, own.weight_bound):
+    if said[0] != said[1] or claimed.weight_bound not in (None, own.weight_bound):
         return False
     pairs = [
-        (own.ciphertexts, given.ciphertexts),
-        *((own.beside[name], given.beside[name]) for name in given.beside),
+        (own.ciphertexts, claimed.ciphertexts),
+        *((own.extra_totals[name], claimed.extra_totals[name]) for name in claimed.extra_totals),
     ]
     return all(found.equals(claimed) for found, claimed in pairs)

@@ -68,9 +68,9 @@ class Constraint(ABC):
         """Raise ParameterError if a value of the parameter ``name`` is not allowed."""
         if (value is None and self.optional) or (value is not None and self.accepts(value)):
             return
-        given = Cure("parameter", f"{name}={shown(value)}", {"parameter": name, "value": value})
+        cause = Cure("parameter", f"{name}={shorten(value)}", {"parameter": name, "value": value})
         raise ParameterError(
-            given, f": {self.words} is needed", code=self.code or self.default_code
+            cause, f": {self.words} is needed", code=self.code or self.default_code
         )
 
     def full_schema(self) -> JsonSchema:
@@ -324,8 +324,9 @@ _TYPES: Final[Mapping[str, Constraint]] = {
 _LIST: Final = re.compile(r"(list|tuple|Sequence|Names)\b")
 
 
-def constraints_of(question: type[Question]) -> dict[str, Constraint]:
-    """Return the constraint of every parameter of a question, in the order of its parameters.
+def constraints_of(question: type[Any]) -> dict[str, Constraint]:
+    """Return the constraint of every parameter of a question, or of anything else that declares
+    them, in the order of its parameters.
 
     >>> import encryptedstats as es
     >>> constraints_of(es.TTest)["alternative"].choices
@@ -404,7 +405,7 @@ def _example(constraint: Constraint, variables: Iterator[str]) -> Any:
     return "~ v0" if isinstance(constraint, Text) else 1
 
 
-def shown(value: Any) -> str:
+def shorten(value: Any) -> str:
     """Return a value for an error, shortened where it is long."""
     try:
         return reprlib.repr(value)
@@ -412,7 +413,7 @@ def shown(value: Any) -> str:
         return "a number that is too long to show"
 
 
-def _derive(parameter: inspect.Parameter, question: type[Question]) -> Constraint:
+def _derive(parameter: inspect.Parameter, question: type[Any]) -> Constraint:
     annotation = parameter.annotation
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     optional = parameter.default is None or "None" in str(annotation)

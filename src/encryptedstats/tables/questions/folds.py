@@ -24,6 +24,7 @@ from encryptedstats.tables.schema.variables import PublicSchema
 if TYPE_CHECKING:
     from encryptedstats.tables.answers.answer import Answer
     from encryptedstats.tables.schema.schema import Schema
+    from encryptedstats.tables.table import Table
 
 MAX_FOLDS: Final = 1 << 16
 CLASS_COUNTS: Final = "class_counts"
@@ -80,8 +81,8 @@ class Folds(Question):
             )
         return cls(inside._from_parameters(params), n_folds)
 
-    def _settled(self) -> Folds:
-        settled = self.question._settled()
+    def _fix_seed(self) -> Folds:
+        settled = self.question._fix_seed()
         return self if settled is self.question else Folds(settled, self.n_folds)
 
     def in_ids(self, schema: Schema | PublicSchema) -> Folds:
@@ -105,6 +106,13 @@ class Folds(Question):
         by_fold = [self.question.totals(schema, columns, k) for k in range(self.n_folds)]
         return {name: [np.array(one[name], dtype=object) for one in by_fold] for name in by_fold[0]}
 
+    def count_rows(self, table: Table, fold: int | None = None) -> Arrays | None:
+        by_fold = [self.question.count_rows(table, k) for k in range(self.n_folds)]
+        counted = [one for one in by_fold if one is not None]
+        if len(counted) < self.n_folds:
+            return None
+        return {name: [one[name] for one in counted] for name in counted[0]}
+
     def shapes(self, schema: PublicSchema) -> Shapes:
         return {
             name: (self.n_folds, *shape) for name, shape in self.question.shapes(schema).items()
@@ -112,7 +120,7 @@ class Folds(Question):
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> list[Any]:
         """Return for every fold what all other rows say."""
-        found: list[Any] = self.opened(
+        found: list[Any] = self.interpret(
             [int(x) for array in totals.values() for x in array.flat], schema, n_rows
         )
         return found
@@ -121,7 +129,7 @@ class Folds(Question):
         """Return for every fold what the rows of all others say; an encrypted answer as it is."""
         if answer.is_encrypted:
             return answer
-        totals = self._named(answer.totals, answer.schema.public())
+        totals = self._name_totals(answer.totals, answer.schema.public())
         return [
             self.question._present(self._without(answer, totals, fold))
             for fold in range(self.n_folds)

@@ -18,7 +18,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -54,7 +53,7 @@ from encryptedstats.tables.questions.constraints import (
     Constraints,
     check_values,
     constraints_of,
-    shown,
+    shorten,
 )
 from encryptedstats.tables.schema.names import ids_of, level_names_of, levels_of, names_of
 from encryptedstats.tables.schema.variables import KEEP_NUMBERS, PublicSchema
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
 
     from encryptedstats.circuits.layout import Layout
     from encryptedstats.tables.schema.schema import Schema
+    from encryptedstats.tables.table import Table
 
 RESULT_KIND: Final = "encrypted result"  # of a file, as its question says
 MODEL_KIND: Final = "encrypted model"
@@ -96,7 +96,7 @@ class RowAnswer:
     signed: bool = True
 
 
-class Known(Mapping[str, NDArray[Any]]):
+class ModelTotals(Mapping[str, NDArray[Any]]):
     """Named totals that answers are written with, plain numbers or :func:`given` ones, and their
     bounds.
     """
@@ -141,6 +141,8 @@ class Question(ABC):
         refuse a table that the question cannot be asked of;
     ``answers``, ``answer_shapes``, ``judge``
         predict rows while the totals stay encrypted;
+    ``count_rows``
+        counts the totals of a clear table faster than their circuit;
     ``constraints``, ``of_variables``, ``of_levels``
         say what parameters may be, and which of them name variables or levels;
     ``name``, ``short_name``, ``title``, ``outputs``, ``caveat``, ``why_opened``, ``unweighted``
@@ -185,8 +187,12 @@ class Question(ABC):
     of_variables: ClassVar[tuple[str, ...]] = ()
     #: Parameters that name levels, each with the parameter that names their variable.
     of_levels: ClassVar[Mapping[str, str]] = {}
+    #: Whether people ask it; a step of a procedure is in no list of questions.
+    is_listed: ClassVar[bool] = True
     #: What parameters may be, where their annotations do not tell all of it.
     constraints: ClassVar[Constraints] = {}
+    #: Whether it reads totals of variants, lane by lane.
+    reads_lanes: ClassVar[bool] = False
     #: What to do about a table whose weights the question does not count.
     unweighted: ClassVar[Cure] = Cure(
         "rows without weights",
@@ -204,8 +210,7 @@ class Question(ABC):
         if not cls.name.startswith("_"):
             _known[cls.name] = cls
 
-    # -- its parameters
-    # --------------------------------------------------------------------------------------------
+    # -- its parameters ----------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, Any]:
         """Return its parameters as JSON knows them: the fields of a dataclass."""
@@ -235,9 +240,9 @@ class Question(ABC):
         the command line.
         """
         value = getattr(self, name)
-        return Cure("parameter", f"{name}={shown(value)}", {"parameter": name, "value": value})
+        return Cure("parameter", f"{name}={shorten(value)}", {"parameter": name, "value": value})
 
-    def _settled(self) -> Self:
+    def _fix_seed(self) -> Self:
         """Fix what is left to chance: what is asked of one table can then be asked of another."""
         return self
 
@@ -278,18 +283,23 @@ class Question(ABC):
     @classmethod
     def about(cls) -> str:
         """Return how its docstring begins: a line or two."""
-        return " ".join((inspect.getdoc(cls) or "").partition("\n\n")[0].split())
+        return first_paragraph(cls)
 
     def _asks_same(self, other: Question) -> bool:
         """Return whether both ask the same."""
         return type(self) is type(other) and self.parameters() == other.parameters()
 
-    # -- its totals
-    # --------------------------------------------------------------------------------------------
+    # -- its totals --------------------------------------------------------------------------------
 
     def check(self, schema: PublicSchema) -> None:
         """Refuse parameters that are not allowed, and a schema that it cannot be asked of."""
         self.check_parameters()
+        if schema.lanes > 1 and not self.reads_lanes:
+            raise SchemaError(
+                f"{self.name} is not asked of a genome table with {schema.lanes} variants in each "
+                "ciphertext: ask a genome scan, or make the table with lanes=1",
+                code="question-without-lanes",
+            )
         self.check_schema(schema)
 
     def check_schema(self, schema: PublicSchema) -> None:  # noqa: B027  most have nothing to refuse
@@ -357,16 +367,30 @@ class Question(ABC):
             )
         return found
 
+    def count_rows(self, table: Table, fold: int | None = None) -> Arrays | None:
+        """Return the totals of a clear table (of a fold), counted without a circuit.
+
+        None, the default, evaluates the circuit. A question of many totals that NumPy counts at
+        once can override this; the counts must be those of the circuit.
+        """
+        return None
+
     def _n_totals(self, schema: PublicSchema) -> int:
         """Count the totals."""
         return sum(math.prod(shape) for shape in self.shapes(schema).values())
 
-    def _named(self, values: Sequence[Any], schema: PublicSchema) -> dict[str, NDArray[Any]]:
-        """Bring values in the order of :meth:`circuit` into named arrays."""
-        return in_shapes(values, self.shapes(schema))
+    def _name_totals(self, values: Sequence[Any], schema: PublicSchema) -> dict[str, NDArray[Any]]:
+        """Bring values in the order of :meth:`circuit` into named arrays; lanes are the
+        last axis.
+        """
+        return in_shapes(values, self._opened_shapes(schema))
 
-    # -- who carries it
-    # --------------------------------------------------------------------------------------------
+    def _opened_shapes(self, schema: PublicSchema) -> Shapes:
+        """Return the shapes of the opened totals: those of the totals, with an axis for lanes."""
+        lanes = (schema.lanes,) if schema.lanes > 1 else ()
+        return {name: (*shape, *lanes) for name, shape in self.shapes(schema).items()}
+
+    # -- who carries it ----------------------------------------------------------------------------
 
     def _present(self, answer: Answer) -> Any:
         """Return what users get of an answer.
@@ -380,12 +404,12 @@ class Question(ABC):
         if answer.is_prediction:
             numbers = in_shapes(answer.totals, self.answer_shapes(public, answer.output))
             return self.judge(numbers, answer.schema, answer.output)
-        found = self.read(self._named(answer.totals, public), answer.schema, answer.n_rows)
+        found = self.read(self._name_totals(answer.totals, public), answer.schema, answer.n_rows)
         if isinstance(found, ReadResult):
             found.read_from(answer)
         return found
 
-    def opened(self, totals: Sequence[int], schema: Schema | PublicSchema, n_rows: int) -> Any:
+    def interpret(self, totals: Sequence[int], schema: Schema | PublicSchema, n_rows: int) -> Any:
         """Return what the decrypted totals of some rows are read as."""
         return self._present(Answer(self._as_asked(), tuple(map(int, totals)), schema, n_rows))
 
@@ -393,12 +417,12 @@ class Question(ABC):
         """Return the question without a fit: what files and answers hold of it."""
         return self
 
-    def _beside_shapes(self, schema: PublicSchema) -> Shapes:
-        """Return the shapes of further totals that may be stored with an answer: what a forest draws."""
+    def _extra_shapes(self, schema: PublicSchema) -> Shapes:
+        """Return the shapes of further totals of an answer, such as the draws of a forest."""
         return {}
 
-    def _known_totals(self) -> Mapping[str, Sequence[int]] | None:
-        """Return the plain totals of an opened model by name; None if they are still to be asked."""
+    def _get_plain_totals(self) -> Mapping[str, Sequence[int]] | None:
+        """Return the plain totals of a decrypted model by name; None if it has none yet."""
         return None
 
     def _drawn_circuit(
@@ -409,11 +433,10 @@ class Question(ABC):
         """
         return None, Interval(1, 1)
 
-    # -- answers for rows
-    # --------------------------------------------------------------------------------------------
+    # -- answers for rows --------------------------------------------------------------------------
 
     def answers(
-        self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
+        self, schema: PublicSchema, columns: Columns, known: ModelTotals, output: str = ""
     ) -> Arrays:
         """Write numbers for every row, by name: :class:`RowAnswer`, from the columns of new rows
         and the known totals.
@@ -433,7 +456,7 @@ class Question(ABC):
         why = f"{self.name} has to be opened before it can predict: {self.why_opened}"
         return StillEncryptedError(why, Cure("open", "owner.open(model)"), code="still-encrypted")
 
-    def _chosen_output(self, output: str | None) -> str:
+    def _choose_output(self, output: str | None) -> str:
         """Return one of :attr:`outputs`; the first by default."""
         chosen = self.outputs[0] if output is None else output
         if chosen not in self.outputs:
@@ -482,7 +505,7 @@ def flat(arrays: Arrays, shapes: Shapes, gives: str, says: str) -> list[Any]:
     """Flatten arrays of these names and shapes; refuse others."""
     if set(arrays) != set(shapes):
         raise ArgumentError(
-            f"{gives} gives {_listed(arrays)}, and {says} says {_listed(shapes)}",
+            f"{gives} gives {_list_names(arrays)}, and {says} says {_list_names(shapes)}",
             code="wrong-array-names",
         )
     found: list[Any] = []
@@ -497,8 +520,13 @@ def flat(arrays: Arrays, shapes: Shapes, gives: str, says: str) -> list[Any]:
     return found
 
 
-def _listed(names: Mapping[str, Any]) -> str:
+def _list_names(names: Mapping[str, Any]) -> str:
     return ", ".join(map(repr, names)) or "nothing"
+
+
+def first_paragraph(documented: type[Any]) -> str:
+    """Return how the docstring of a class begins: a line or two."""
+    return " ".join((inspect.getdoc(documented) or "").partition("\n\n")[0].split())
 
 
 def plain(value: Any) -> Any:
@@ -510,8 +538,7 @@ def plain(value: Any) -> Any:
     return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
-# -- finding questions by name
-# ---------------------------------------------------------------------------------------------
+# -- finding questions by name ---------------------------------------------------------------------
 
 _known: dict[str, type[Question]] = {}
 # Modules with questions that are imported when one is asked for that is not known yet: names, for
@@ -548,9 +575,12 @@ def question_class(name: str) -> type[Question]:
     A file names a question, never where its code lies: nothing is imported that was not installed,
     or named by the environment.
     """
-    for source in _import_named():
+    for source in named_by_environment():
         if name not in _known:
-            source()
+            load_questions(source)
+    for package in _LATE:
+        if name not in _known:
+            getattr(import_module(package), name, None)  # which imports the module that defines it
     if name not in _known:  # to look through the installed packages takes milliseconds
         for entry in entry_points(group=ENTRY_POINTS, name=name):
             entry.load()
@@ -566,20 +596,23 @@ def question_class(name: str) -> type[Question]:
     return _known[name]
 
 
-def known_by_now(name: str) -> type[Question] | None:
+def find_loaded_question(name: str) -> type[Question] | None:
     """Find the question of a name if its module is imported already; import nothing."""
     return _known.get(name)
 
 
-def known_questions() -> dict[str, type[Question]]:
+def load_all_questions() -> dict[str, type[Question]]:
     """Return all questions that can be asked here, by name, from wherever :func:`question_class`
     finds them.
 
     An installed package that cannot be imported is warned of, and is in the way of no other
     question.
     """
-    for source in _import_named():
-        source()
+    for source in named_by_environment():
+        load_questions(source)
+    for package in map(import_module, _LATE):
+        for name in package.__all__:
+            getattr(package, name)
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             entry.load()
@@ -590,12 +623,9 @@ def known_questions() -> dict[str, type[Question]]:
     return {name: found for name, found in _known.items() if not inspect.isabstract(found)}
 
 
-def _import_named() -> Iterator[Callable[[], Any]]:
-    """Import the questions that the environment names, and those of this library."""
-    for source in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
-        yield partial(load_questions, source)
-    for module in _LATE:
-        yield partial(import_module, module)
+def named_by_environment() -> Iterator[str]:
+    """Yield the modules and files with questions that the environment names."""
+    return filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
 
 
 def check_question(value: Any) -> Question:
@@ -613,7 +643,7 @@ def check_question(value: Any) -> Question:
     return value
 
 
-def asked_of(question: Question, schema: Schema | PublicSchema) -> Question:
+def prepare_question(question: Question, schema: Schema | PublicSchema) -> Question:
     """Return a question in ids, if the schema allows it; errors say which names ids have in the
     owner's schema.
     """
@@ -651,12 +681,13 @@ def rebuild_question(question: Question) -> Question | None:
     return question._from_parameters(question.parameters())
 
 
-# -- pieces that questions are made of
-# ---------------------------------------------------------------------------------------
+# -- pieces that questions are made of -------------------------------------------------------------
 
 
 def class_columns(schema: PublicSchema, fold: int | None = None) -> list[Expression]:
-    """Return the class indicators (of a fold): a count that starts from one never counts padding."""
+    """Return the class indicators (of a fold): a count that starts from one never
+    counts padding.
+    """
     if schema.target_number is not None:
         raise SchemaError(
             "the target is a number and has no classes to tell apart: regressions are for "

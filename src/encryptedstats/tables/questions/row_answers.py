@@ -13,14 +13,14 @@ from typing import Any
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
-from encryptedstats.circuits.expressions import Expression, Key, given, totals_of
+from encryptedstats.circuits.expressions import Expression, Key, pack_total, totals_of
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.search import Stage
 from encryptedstats.tables.answers.answer import Answer
-from encryptedstats.tables.columns import asked_columns, column_ranges, rewrite_over_stored
+from encryptedstats.tables.columns import column_ranges, list_question_columns, rewrite_over_stored
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions.question import (
-    Known,
+    ModelTotals,
     Number,
     Question,
     RowAnswer,
@@ -46,28 +46,28 @@ def stages_of(
     ``stored`` are the columns of a table. Totals are over those that are asked for, answers over
     those that are stored.
     """
-    columns = asked_columns(schema, stored)
+    columns = list_question_columns(schema, stored)
     new = [column for column in columns if column.variable != -1]
     drawn, drawn_bound = question._drawn_circuit(schema)
     totals: list[Expression] = []
-    numbers = question._known_totals()
+    numbers = question._get_plain_totals()
     if numbers is not None:
         bounds = {
             name: [Interval.of(number) for number in found] for name, found in numbers.items()
         }
-        known = known_plain(question, schema, numbers)
+        known = use_plain_totals(question, schema, numbers)
     else:
         totals = question.circuit(schema, columns, weight_bound=weight_bound)
         found = read_bounds(totals, column_ranges(schema, columns, weight_bound), n_rows)
-        n_drawn = sum(math.prod(shape) for shape in question._beside_shapes(schema).values())
+        n_drawn = sum(math.prod(shape) for shape in question._extra_shapes(schema).values())
         bounds = {
             MODEL: [found[total] for total in totals],
             **({DRAWN: [drawn_bound] * n_drawn} if drawn else {}),
         }
-        known = known_given(question, schema, bounds)
+        known = use_encrypted_totals(question, schema, bounds)
     asked = flat_answers(question, schema, new, known, question.outputs[0])
     limits = answer_bounds(
-        asked, {**column_ranges(schema, new, 1), **given_ranges(bounds, asked)}, n_rows
+        asked, {**column_ranges(schema, new, 1), **bound_encrypted_totals(bounds, asked)}, n_rows
     )
     answers = rewrite_over_stored([answer.value for answer in asked], schema, stored)
     fits = [Stage(totals, n_rows, gives=MODEL)] if totals else []
@@ -80,7 +80,7 @@ def flat_answers(
     question: Question,
     schema: PublicSchema,
     columns: Sequence[Column] | None,
-    known: Known,
+    known: ModelTotals,
     output: str,
 ) -> list[RowAnswer]:
     """Return all answers of a question for a row, one after the other."""
@@ -90,43 +90,45 @@ def flat_answers(
 
 
 def numbers_of(answer: Answer) -> dict[str, Any]:
-    """Return the totals of an answer and those beside them, by their names in circuits."""
-    return {MODEL: answer.totals, **answer.beside}
+    """Return all totals of an answer, by their names in circuits."""
+    return {MODEL: answer.totals, **answer.extra_totals}
 
 
-def known_plain(
+def use_plain_totals(
     question: Question, schema: PublicSchema, numbers: Mapping[str, Sequence[int]]
-) -> Known:
-    """Return the totals of an open model."""
+) -> ModelTotals:
+    """Return the totals of a decrypted model."""
     bounds = {name: [Interval.of(number) for number in found] for name, found in numbers.items()}
-    return _known(question, schema, numbers, bounds)
+    return _arrange_totals(question, schema, numbers, bounds)
 
 
-def known_given(
+def use_encrypted_totals(
     question: Question, schema: PublicSchema, bounds: Mapping[str, Sequence[Interval]]
-) -> Known:
-    """Return the totals of a model that stays closed."""
-    numbers = {name: [given(name, k) for k in range(len(found))] for name, found in bounds.items()}
-    return _known(question, schema, numbers, bounds)
+) -> ModelTotals:
+    """Return the totals of an encrypted model."""
+    numbers = {
+        name: [pack_total(name, k) for k in range(len(found))] for name, found in bounds.items()
+    }
+    return _arrange_totals(question, schema, numbers, bounds)
 
 
-def _known(
+def _arrange_totals(
     question: Question,
     schema: PublicSchema,
     numbers: Mapping[str, Sequence[Number]],
     bounds: Mapping[str, Sequence[Interval]],
-) -> Known:
-    beside = question._beside_shapes(schema)
+) -> ModelTotals:
+    extra_totals = question._extra_shapes(schema)
     totals: dict[str, NDArray[Any]] = {}
     limits: dict[str, NDArray[Any]] = {}
     for name, found in numbers.items():
-        shapes = question.shapes(schema) if name == MODEL else {name: beside[name]}
+        shapes = question.shapes(schema) if name == MODEL else {name: extra_totals[name]}
         totals |= in_shapes(found, shapes)
         limits |= in_shapes(bounds[name], shapes)
-    return Known(totals, limits)
+    return ModelTotals(totals, limits)
 
 
-def given_ranges(
+def bound_encrypted_totals(
     bounds: Mapping[str, Sequence[Interval]], answers: Sequence[RowAnswer]
 ) -> dict[Key, ColumnRange]:
     """Return what is publicly known of the given totals that some answers use."""

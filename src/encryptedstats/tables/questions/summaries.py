@@ -164,7 +164,9 @@ class CrossTable(_Cells):
 
 
 class Moments(Statistic):
-    """Sums, means, variances and covariances of numbers, over rows where none of them is missing."""
+    """Sums, means, variances and covariances of numbers, over rows where none of them
+    is missing.
+    """
 
     name: ClassVar[str] = "moments"
 

@@ -9,12 +9,13 @@ for a question but the module that defines it.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from encryptedstats.errors import FileFormatError, ParameterError
 from encryptedstats.tables.questions.constraints import ListOf, VariableName, constraints_of
@@ -27,10 +28,10 @@ from encryptedstats.tables.questions.parameters import (
 )
 from encryptedstats.tables.questions.question import (
     Question,
-    asked_of,
-    known_by_now,
-    known_questions,
+    find_loaded_question,
+    load_all_questions,
     load_questions,
+    prepare_question,
     question_class,
 )
 from encryptedstats.tables.questions.summaries import Counts, CrossTable, Moments
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from encryptedstats.tables.schema.schema import Schema
 
 
+T = TypeVar("T")
 #: Code of the errors for words that are not understood.
 UNKNOWN: Final = "unknown-words"
 #: Names of R, and short ones.
@@ -68,8 +70,21 @@ ALIASES: Final = {
     "kruskal.test": "KruskalWallis",
     "mcnemar.test": "McNemar",
     "pairwise.t.test": "PairwiseTTest",
+    "pairwise.wilcox.test": "PairwiseMannWhitney",
+    "pairwise.prop.test": "PairwiseProportions",
+    "pairwise_survdiff": "PairwiseLogRank",
+    "concordance": "Concordance",
+    "manova": "Manova",
+    "multinom": "MultinomialRegression",
+    "cor.test": "Correlation",
+    "bartlett.test": "VarianceTest",
+    "roc": "ROC",
     "quantile": "Quantiles",
     "wilcox.test": "MannWhitney",
+    "wilcoxon": "MannWhitney",
+    "signed.rank": "SignedRank",
+    "spearman": "RankCorrelation",
+    "kendall": "RankCorrelation",
 }
 #: Models by their short names, so that none has to be imported to be found.
 _MODELS: Final = {
@@ -87,7 +102,7 @@ _CALL: Final = re.compile(r"\s*([\w./\\:-]+)\s*\((.*)\)\s*", re.DOTALL)
 _PAIR: Final = re.compile(r"\s*([A-Za-z_][\w.]*)\s*=(?!=)(.*)", re.DOTALL)
 _SURVIVAL: Final = re.compile(r"\s*Surv\((.*)\)\s*", re.DOTALL)
 _STRATA: Final = re.compile(r"strata\(.*\)", re.DOTALL)
-_LIST: Final = re.compile(r"\s*c\((.*)\)\s*", re.DOTALL)
+_LIST: Final = re.compile(r"\s*c(?:bind)?\((.*)\)\s*", re.DOTALL)
 _HIDDEN: Final = {"bins"}  # parameters for arrays; a table is in bins already
 
 
@@ -96,8 +111,7 @@ def refuse_words(text: str) -> ParameterError:
     return ParameterError(text, code=UNKNOWN)
 
 
-# -- names and values
-# ------------------------------------------------------------------------------------------------
+# -- names and values ------------------------------------------------------------------------------
 
 
 def parse_pairs(
@@ -109,8 +123,9 @@ def parse_pairs(
         for one in shlex.split(word):
             name, equals, value = one.partition("=")
             if not equals or name not in known:
-                near = did_you_mean(name, known) or f": it takes {', '.join(known)}"
-                raise refuse_words(f"{where} {one}: NAME=VALUE is needed{near}")
+                wrong = f"{name!r} is unknown" if equals else "NAME=VALUE is needed"
+                near = did_you_mean(name, known) or f"; give {', '.join(known)}"
+                raise refuse_words(f"{where} {one}: {wrong}{near}")
             if name in found:
                 raise refuse_words(f"{where} {one}: {name} is given twice")
             found[name] = value
@@ -130,8 +145,7 @@ def parse_numbers(
     return found
 
 
-# -- questions
-# ------------------------------------------------------------------------------------------------
+# -- questions -------------------------------------------------------------------------------------
 
 
 def make_questions(
@@ -146,27 +160,27 @@ def make_named_questions(
 ) -> list[tuple[str, Question]]:
     """Return the questions that some words ask, each with the name that it was asked by."""
     found = []
-    for name, own in _split(words):
+    for name, own in split_words(words):
         question = _make(name, own)
         try:
             question.check_parameters()
         except ParameterError as error:
             raise ParameterError(error, code=UNKNOWN) from error
-        asked = question if schema is None else asked_of(question, schema)
+        asked = question if schema is None else prepare_question(question, schema)
         found.append((name.rpartition(":")[2], asked))
     if not found:
-        raise refuse_words("say what is asked, such as forest trees=100: see ask --list")
+        raise refuse_words("name a question, such as forest trees=100: see ask --list")
     return found
 
 
-def _split(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """The names of questions, each with its words. What has no = and no ~ begins another one."""
+def split_words(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name of each question with its words; a word without = and ~ begins another one."""
     name, own = "", []
     for word in _with_files(words):
         call = _CALL.fullmatch(word)
         if call is None and _is_parameter(word):
             if not name:
-                raise refuse_words(f"{word}: of which question? give its name before it")
+                raise refuse_words(f"{word}: name its question before it")
             own.append(word)
             continue
         if name:
@@ -192,7 +206,7 @@ def _is_parameter(word: str) -> bool:
 
 
 def _arguments(text: str) -> list[str]:
-    """What stands between the commas of a call, without those in brackets or quotes.
+    """Split the arguments of a call at its commas, except those in brackets or quotes.
 
     >>> _arguments("Surv(time, event) ~ sex, levels = c('a', 'b')")
     ['Surv(time, event) ~ sex', "levels = c('a', 'b')"]
@@ -217,33 +231,34 @@ def question_type(name: str) -> type[Question]:
             raise refuse_words(f"{source} has no question {own!r}: give FILE.py:NAME")
         return found
     own = ALIASES.get(name) or _MODELS.get(name) or name
-    found = known_by_now(own)
+    found = find_loaded_question(own)
     if isinstance(found, type) and issubclass(found, Question):
         return found
     try:
         return question_class(own)
     except FileFormatError:
-        for known in known_types().values():
+        for known in find_question_types().values():
             if name in (known.short_name, known.name):
                 return known
         near = did_you_mean(name, names_of_questions()) or ": ask --list shows all"
         raise refuse_words(f"there is no question {name!r}{near}") from None
 
 
-def known_types() -> dict[str, type[Question]]:
-    """Return all questions that can be asked here by name."""
-    return {name: one for name, one in known_questions().items() if one is not Folds}
+def find_question_types() -> dict[str, type[Question]]:
+    """Return all questions that people can ask here, by name."""
+    known = load_all_questions().items()
+    return {name: one for name, one in known if one is not Folds and one.is_listed}
 
 
 def names_of_questions() -> list[str]:
     """Return what questions are called: the names of R, short names, and the others."""
-    known = known_types()
+    known = find_question_types()
     short = {name: one.short_name for name, one in known.items()}
     taken = [*ALIASES, *(_MODELS if set(_MODELS.values()) <= set(known) else ())]
     return sorted({*taken, *short.values(), *known}, key=str.lower)
 
 
-def parameters_of(question: type[Question]) -> dict[str, inspect.Parameter]:
+def parameters_of(question: type[Any]) -> dict[str, inspect.Parameter]:
     """Return the parameters of a question by the names that people type, ``trees`` of
     ``n_trees``.
     """
@@ -265,30 +280,54 @@ def short_name(parameter: str) -> str:
     return parameter.removeprefix("n_").removeprefix("fit_")
 
 
+def _choose_test(name: str, words: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Return the question of a name that R uses for several tests.
+
+    >>> _choose_test("wilcox.test", ["change"]), _choose_test("kendall", ["a", "b"])
+    (('SignedRank', ['change']), ('RankCorrelation', ['a', 'b', 'coefficient=kendall']))
+    """
+    pairs = {found[1]: found[2].strip(" '\"") for one in words if (found := _PAIR.fullmatch(one))}
+    if ALIASES.get(name) == "MannWhitney" and "by" not in pairs:
+        free = [one for one in words if _PAIR.fullmatch(one) is None]
+        one_sample = len(free) < 2 and not any("~" in one for one in words)
+        return ("SignedRank" if one_sample else name), words
+    if name == "cor.test" and pairs.get("method", "pearson") != "pearson":
+        kept = [one for one in words if not one.strip().startswith("method")]
+        return "RankCorrelation", [*kept, f"coefficient={pairs['method']}"]
+    if ALIASES.get(name) == "RankCorrelation":
+        return "RankCorrelation", [*words, f"coefficient={name}"]
+    return name, words
+
+
 def _make(name: str, words: Sequence[str]) -> Question:
-    found = question_type(name)
+    name, words = _choose_test(name, words)
+    return make_from_words(question_type(name), name, words)
+
+
+def make_from_words(found: type[T], name: str, words: Sequence[str]) -> T:
+    """Return a question, or anything else with named parameters, that words spell."""
     known = parameters_of(found)
     full = {one.name: short for short, one in known.items()}
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     free = list(known)
     for word in words:
         pair = _PAIR.fullmatch(word)
         if "~" in word and (pair is None or "~" in pair[1]):
-            given |= _read_formula(word, known, name)
+            values |= _read_formula(_unquote(word), known, name)
         elif pair is None:
-            _add_positional(given, word, [one for one in free if one not in given], known, name)
+            _add_positional(values, word, [one for one in free if one not in values], known, name)
         else:
             parameter = pair[1] if pair[1] in known else full.get(pair[1], "")
             if not parameter:
                 near = did_you_mean(pair[1], known) or f": it takes {', '.join(known) or 'nothing'}"
                 raise refuse_words(f"{name} has no parameter {pair[1]!r}{near}")
-            given[parameter] = read_value(pair[2].strip(), known[parameter])
+            values[parameter] = read_value(pair[2].strip(), known[parameter])
     missing = [
-        f"{one}=..." for one, p in known.items() if p.default is p.empty and one not in given
+        f"{one}=..." for one, p in known.items() if p.default is p.empty and one not in values
     ]
     if missing:
         raise refuse_words(f"{name} needs {', '.join(missing)}")
-    return found(**{known[short].name: value for short, value in given.items()})
+    return found(**{known[short].name: value for short, value in values.items()})
 
 
 def read_value(text: str, parameter: inspect.Parameter) -> Any:
@@ -297,34 +336,43 @@ def read_value(text: str, parameter: inspect.Parameter) -> Any:
         return _R_VALUES[text]
     inner = _LIST.fullmatch(text)
     if inner:
-        return [read_value(one, parameter) for one in _arguments(inner[1])]
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-        return text[1:-1]
+        found = [read_value(one, parameter) for one in _arguments(inner[1])]
+        return [part for one in found for part in (one if isinstance(one, list) else [one])]
+    if _unquote(text) != text:
+        return _unquote(text)
     return values_of(text) if takes_several(parameter) else value_of(text)
 
 
+def _unquote(text: str) -> str:
+    """Return a text without the quotes around it.
+
+    >>> _unquote("'ill ~ age'"), _unquote("ill ~ age")
+    ('ill ~ age', 'ill ~ age')
+    """
+    is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if is_quoted else text
+
+
 def _add_positional(
-    given: dict[str, Any],
+    values: dict[str, Any],
     text: str,
     free: Sequence[str],
     known: Mapping[str, inspect.Parameter],
     name: str,
 ) -> None:
-    """A value without a name is that of the first parameter that has none; a list takes them all."""
+    """Assign a value without a name to the first free parameter; a list takes all of them."""
     first = next(iter(known), "")
-    if first and takes_several(known[first]) and isinstance(given.get(first, []), list):
+    if first and takes_several(known[first]) and isinstance(values.get(first, []), list):
         value = read_value(text, known[first])
-        given[first] = [*given.get(first, []), *(value if isinstance(value, list) else [value])]
+        values[first] = [*values.get(first, []), *(value if isinstance(value, list) else [value])]
     elif free:
-        given[free[0]] = read_value(text, known[free[0]])
+        values[free[0]] = read_value(text, known[free[0]])
     else:
         raise refuse_words(f"{name} takes no more than {len(known)} values: {text}")
 
 
 def _read_formula(text: str, known: Mapping[str, inspect.Parameter], name: str) -> dict[str, Any]:
-    """A formula is a parameter of regressions; elsewhere its left side is what is compared, and its
-    right side the groups.
-    """
+    """Read a formula as the parameter of a regression, or as variable and groups of a test."""
     if "formula" in known:
         return {"formula": text}
     left, _, right = text.partition("~")
@@ -332,25 +380,26 @@ def _read_formula(text: str, known: Mapping[str, inspect.Parameter], name: str) 
     survival = _SURVIVAL.fullmatch(left)
     names = list(known)
     if survival:
-        given: dict[str, Any] = dict(zip(("time", "event"), _arguments(survival[1]), strict=False))
+        found: dict[str, Any] = dict(zip(("time", "event"), _arguments(survival[1]), strict=False))
+    elif names[0] in ("score", "variables") and "target" in known:  # predictors of an outcome
+        found = {"target": left.strip()}
     else:
-        given = {names[0]: left.strip()}
+        found = {names[0]: read_value(left.strip(), known[names[0]])}
     if "strata" in known and (strata := [one for one in terms if _STRATA.fullmatch(one)]):
         terms = [one for one in terms if one not in strata]
         inner = [part for one in strata for part in _arguments(one[len("strata(") : -1])]
-        given["strata"] = inner if takes_several(known["strata"]) else ", ".join(inner)
-    sought = ("variables", "by") if survival else ("by",)
+        found["strata"] = inner if takes_several(known["strata"]) else ", ".join(inner)
+    sought = ("variables", "by") if survival else ("by",) if names[0] in found else names[:1]
     groups = next((one for one in sought if one in known), names[1] if names[1:] else "")
-    if not set(given) <= set(known) or (terms and not groups):
+    if not set(found) <= set(known) or (terms and not groups):
         raise refuse_words(f"{name} takes no formula: it takes {', '.join(known)}")
     several = bool(groups) and takes_several(known[groups])
     if terms and not several and len(terms) > 1:
         raise refuse_words(f"{name} {text}: {groups} is one variable")
-    return {**given, **({groups: terms if several else terms[0]} if terms else {})}
+    return {**found, **({groups: terms if several else terms[0]} if terms else {})}
 
 
-# -- in words
-# ------------------------------------------------------------------------------------------------
+# -- in words --------------------------------------------------------------------------------------
 
 
 def describe_question(
@@ -365,7 +414,7 @@ def describe_question(
     >>> describe_question("CompletelyRandomForest", {"n_trees": 10, "depth": 2, "random_state": 7})
     'forest trees=10 depth=2 seed=7'
     """
-    from encryptedstats.tables.questions.question import known_by_now
+    from encryptedstats.tables.questions.question import find_loaded_question
 
     statistics = {one.name: one for one in (Counts, CrossTable, Moments)}
     if name in statistics:
@@ -382,7 +431,7 @@ def describe_question(
                 "the folds are of no question that can be", code="impossible-folds"
             )
         return f"{parameters.get('n_folds')} folds of {describe_question(inside, params, schema)}"
-    found = known_by_now(name)
+    found = find_loaded_question(name)
     if found is None and name in {*_MODELS.values(), *ALIASES.values()}:
         found = question_class(name)
     usual = inspect.signature(found).parameters if isinstance(found, type) else {}
@@ -403,8 +452,48 @@ def describe(question: Question, schema: Schema | PublicSchema | None = None) ->
     return describe_question(question.name, asked.parameters(), private)
 
 
+def words_of(question: Question, asked_as: str = "") -> list[str]:
+    """Return the words that :func:`make_questions` reads as this question.
+
+    Parameters
+    ----------
+    question : Question
+        With ids (`Question.in_ids`) where the words are for a worker.
+    asked_as : str
+        How the question was called: ``lm``, ``FILE.py:NAME``; by default its own name.
+
+    Examples
+    --------
+    >>> from encryptedstats.statistics import LinearRegression
+    >>> words_of(LinearRegression("v2 ~ v0"), "lm")
+    ['lm', 'formula=v2 ~ v0']
+    """
+    values = question.parameters()
+    if isinstance(question, (Counts, CrossTable, Moments)):
+        values = {"variables": question.names()}
+    known = inspect.signature(type(question)).parameters
+    words = [
+        f"{short_name(name)}={_spell_as(one, values[name])}"
+        for name, one in known.items()
+        if name not in _HIDDEN and not _is_usual(values[name], one)
+    ]
+    is_own = ":" in asked_as  # a file's, which is not loaded again
+    fits = is_own or (
+        asked_as and question_type(_choose_test(asked_as, words)[0]) is type(question)
+    )
+    return [asked_as if fits else question.name, *words]
+
+
+def _spell_as(parameter: inspect.Parameter, value: Any) -> str:
+    """Return a value as it is typed; as JSON where a shorter text would be read otherwise."""
+    text = spell(value)
+    wanted = list(value) if isinstance(value, tuple) else value
+    found = read_value(text, parameter)
+    return text if type(found) is type(wanted) and found == wanted else json.dumps(value)
+
+
 def _is_usual(value: Any, parameter: inspect.Parameter | None) -> bool:
-    """Whether a value is that of a parameter that nobody gave."""
+    """Return whether a value is the default of its parameter."""
     if parameter is None:
         return value is None
     default = parameter.default
@@ -414,14 +503,18 @@ def _is_usual(value: Any, parameter: inspect.Parameter | None) -> bool:
 
 def describe_all() -> Iterator[tuple[str, str, str]]:
     """Yield name, parameters and one line of help of every question that is known here."""
-    for name, question in sorted(known_types().items(), key=lambda item: item[0].lower()):
+    for name, question in sorted(find_question_types().items(), key=lambda item: item[0].lower()):
         others = [alias for alias, own in {**ALIASES, **_MODELS}.items() if own == name]
-        known = parameters_of(question)
-        text = " ".join(one if p.default is p.empty else f"[{one}]" for one, p in known.items())
-        yield ", ".join([*others, name]), text, question.about()
+        yield ", ".join([*others, name]), parameters_text(question), question.about()
 
 
-def describe_parameters(question: type[Question]) -> dict[str, tuple[str, ...]]:
+def parameters_text(question: type[Any]) -> str:
+    """Return the parameters of a question; those with a default are in brackets."""
+    known = parameters_of(question).items()
+    return " ".join(one if p.default is p.empty else f"[{one}]" for one, p in known)
+
+
+def describe_parameters(question: type[Any]) -> dict[str, tuple[str, ...]]:
     """Return what every parameter of a question does, and what is allowed, by name and default."""
     allowed, said = constraints_of(question), described_parameters(question)
     found = {}
@@ -439,18 +532,29 @@ def complete_words(
     questions.
     """
     asked = next((one for one in reversed(words) if "=" not in one and "~" not in one), "")
-    question = question_type(asked) if asked else None
-    known = {} if question is None else parameters_of(question)
+    found = complete_parameters(question_type(asked), words, incomplete, variables) if asked else ()
+    yield from found
+    if "=" not in incomplete:
+        yield from names_of_questions()
+
+
+def complete_parameters(
+    question: type[Any],
+    words: Sequence[str],
+    incomplete: str,
+    variables: Callable[[], Iterable[str]],
+) -> Iterator[str]:
+    """Yield the values after ``NAME=``, else the parameters that were not given yet."""
+    known = parameters_of(question)
     name, equals, _ = incomplete.partition("=")
-    if equals and question is not None and name in known:
+    if not equals:
+        taken = {word.partition("=")[0] for word in words}
+        yield from (f"{one}=" for one in known if one not in taken)
+    elif name in known:
         allowed = constraints_of(question)[known[name].name]
         item = allowed.item if isinstance(allowed, ListOf) else allowed
         choices = variables() if isinstance(item, VariableName) else map(spell, allowed.choices)
         yield from (f"{name}={choice}" for choice in choices)
-        return
-    taken = {word.partition("=")[0] for word in words}
-    yield from (f"{one}=" for one in known if one not in taken)
-    yield from names_of_questions()
 
 
 def spell(value: Any) -> str:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 import pandas as pd
 
 from encryptedstats.errors import Cure, SchemaError
-from encryptedstats.tables.schema.documents import OPTIONAL_TEXT, Types, check_fields, quoted
+from encryptedstats.tables.schema.documents import OPTIONAL_TEXT, Types, check_fields, quote
 
 #: Bytes of a file that its format is found from, and how many rows of them.
 SAMPLE_BYTES: Final = 1 << 18
@@ -189,7 +189,7 @@ def check_separator(separator: str) -> None:
     """Refuse what cannot stand between fields."""
     if len(separator) != 1 or separator.isalnum() or separator in "\"'\r\n.+-":
         raise SchemaError(
-            f"separator {separator!r}: one sign is needed, such as {quoted(SEPARATORS)}",
+            f"separator {separator!r}: one sign is needed, such as {quote(SEPARATORS)}",
             code="unknown-separator",
         )
 
@@ -198,7 +198,7 @@ def check_decimal(decimal: str | None) -> None:
     """Refuse what is no decimal mark."""
     if decimal is not None and decimal not in DECIMALS:
         raise SchemaError(
-            f"decimal mark {decimal!r}: one of {quoted(DECIMALS)} is needed",
+            f"decimal mark {decimal!r}: one of {quote(DECIMALS)} is needed",
             code="unknown-decimal-mark",
         )
 
@@ -207,7 +207,7 @@ def check_thousands(thousands: str | None) -> None:
     """Refuse what nobody writes between thousands."""
     if thousands is not None and thousands not in THOUSANDS:
         raise SchemaError(
-            f"thousands {thousands!r}: one of {quoted(THOUSANDS)} is needed, or {NONE!r}",
+            f"thousands {thousands!r}: one of {quote(THOUSANDS)} is needed, or {NONE!r}",
             code="unknown-thousands-mark",
         )
 
@@ -238,8 +238,7 @@ def mark_name(mark: str) -> str:
     return {**_NAMES, **_NAMES_OF_OTHERS}.get(mark, repr(mark))
 
 
-# -- finding it out
-# ------------------------------------------------------------------------------------------------
+# -- finding it out --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -268,7 +267,7 @@ def find_format(
 ) -> tuple[CsvFormat, int]:
     """Find out how a file is written, and how many lines stand above the names of its columns."""
     charset = options.charset or _charset(sample)
-    text = _decoded(sample, charset, where)
+    text = _decode(sample, charset, where)
     declared, skipped = _declared_separator(text)
     body = text.split("\n", skipped)[skipped] if skipped else text
     separator = (
@@ -306,7 +305,7 @@ def _charset(sample: Sample) -> str:
     return "latin-1"
 
 
-def _decoded(sample: Sample, charset: str, where: str) -> str:
+def _decode(sample: Sample, charset: str, where: str) -> str:
     try:
         text = codecs.getincrementaldecoder(charset)().decode(sample.content, final=sample.is_all)
     except UnicodeDecodeError as error:
@@ -410,9 +409,12 @@ def _check_header(text: str, separator: str, skipped: int, where: str) -> None:
     (first, names), (second, row) = lines
     is_title = len(names) > 1 and not any(map(str.strip, names[1:])) and all(map(str.strip, row))
     if len(row) > len(names) or is_title:
-        given = sum(bool(name.strip()) for name in names) if is_title else len(names)
+        n_names = sum(bool(name.strip()) for name in names) if is_title else len(names)
         raise SchemaError(
-            f"{where}: line {second} has {len(row)} fields, and line {first} names only {given}: ",
+            (
+                f"{where}: line {second} has {len(row)} fields, and line {first} names only "
+                f"{n_names}: "
+            ),
             NAME_COLUMNS,
             ", or ",
             REMOVE_TITLE,
@@ -450,8 +452,7 @@ def _columns(
     return values
 
 
-# -- dates
-# ------------------------------------------------------------------------------------------------
+# -- dates -----------------------------------------------------------------------------------------
 
 
 def _dates(
@@ -488,7 +489,9 @@ def _dates(
 
 
 def _date_formats(values: Sequence[str]) -> list[str]:
-    """Return the formats that fit nearly all values, those that fit all of them if there are such."""
+    """Return the formats that fit nearly all values, those that fit all of them if
+    there are such.
+    """
     shapes = [match for match in map(_DATE.fullmatch, values) if match is not None]
     if len(shapes) < MOSTLY * len(values):
         return []
@@ -519,8 +522,7 @@ def read_dates(values: pd.Series[Any], spelt: str) -> pd.Series[Any]:
     return pd.to_datetime(values, format=spelt, errors="coerce")
 
 
-# -- numbers
-# ------------------------------------------------------------------------------------------------
+# -- numbers ---------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -73,15 +73,14 @@ def read_frames(
     schema: Schema | None = None,
     rows: int | None = None,
     options: CsvOptions | None = None,
-    told: Callable[[CsvFormat], None] | None = None,
+    on_format: Callable[[CsvFormat], None] | None = None,
 ) -> Iterator[pd.DataFrame]:
-    """Frames of up to ``rows`` rows (all at once for None), their index counting the rows of the
-    file from 1.
+    """Yield frames of up to ``rows`` rows (all for None), indexed by the rows of the file from 1.
 
-    With a schema, columns whose levels are text are read as text, whatever their values look like:
-    ``01`` is not ``1``, and a level such as ``None`` is no missing value. Numbers are the doubles
-    nearest to what is written; dates become days since 1970-01-01. How a CSV file is written is
-    found out, unless ``options`` say it, and given to ``told`` before the first frame.
+    With a schema, columns whose levels are text are read as text: ``01`` is not ``1``, and a level
+    such as ``None`` is not a missing value. Numbers are the nearest doubles; dates become days
+    since 1970-01-01. The format of a CSV file is detected unless ``options`` fix it, and passed to
+    ``on_format`` before the first frame.
     """
     if Path(path).suffix.lower() in PARQUET_SUFFIXES:
         yield from _parquet_frames(path, rows)
@@ -96,10 +95,10 @@ def read_frames(
                     f"{path} is not a CSV file that pandas can read: it has bytes that are no text",
                     code="not-a-text-file",
                 )
-            form, skipped = find_format(sample, options, _expected(schema, options), str(path))
-            if told is not None:
-                told(form)
-            reader = _Reader(form, _levels(schema), _text_columns(schema, options))
+            form, skipped = find_format(sample, options, _expect(schema, options), str(path))
+            if on_format is not None:
+                on_format(form)
+            reader = _PieceReader(form, _levels(schema), _text_columns(schema, options))
             # Not low_memory: it guesses types for a few rows at a time, and one column comes out as
             # numbers here and text there.
             with pd.read_csv(
@@ -169,17 +168,16 @@ def read_frame(
     path: str | os.PathLike[str],
     schema: Schema | None = None,
     options: CsvOptions | None = None,
-    told: Callable[[CsvFormat], None] | None = None,
+    on_format: Callable[[CsvFormat], None] | None = None,
 ) -> pd.DataFrame:
     """Read the whole file."""
-    frames = list(read_frames(path, schema, None, options, told))
+    frames = list(read_frames(path, schema, None, options, on_format))
     if not frames:
         raise SchemaError(f"{path} has no rows", code="no-rows")
     return pd.concat(frames) if len(frames) > 1 else frames[0]
 
 
-# -- the beginning of a file
-# -------------------------------------------------------------------------------------------
+# -- the beginning of a file -----------------------------------------------------------------------
 
 
 @contextmanager
@@ -227,7 +225,7 @@ class _Again(RawIOBase):
 
 
 def _warn_of_names_given_twice(frame: pd.DataFrame, path: str | os.PathLike[str]) -> None:
-    """Say which columns pandas has renamed: ``a.1`` beside ``a`` had the name ``a``."""
+    """Warn of columns that pandas has renamed: ``a.1`` next to ``a`` had the name ``a``."""
     names = set(map(str, frame.columns))
     twice = [name for name in map(str, frame.columns) if name.endswith(".1") and name[:-2] in names]
     if twice:
@@ -240,8 +238,7 @@ def _warn_of_names_given_twice(frame: pd.DataFrame, path: str | os.PathLike[str]
         )
 
 
-# -- what the schema knows of a file
-# -----------------------------------------------------------------------------------
+# -- what the schema knows of a file ---------------------------------------------------------------
 
 
 def _levels(schema: Schema | None) -> dict[str, tuple[Level, ...]]:
@@ -268,7 +265,7 @@ def _text_columns(schema: Schema | None, options: CsvOptions) -> frozenset[str]:
     )
 
 
-def _expected(schema: Schema | None, options: CsvOptions) -> Expected:
+def _expect(schema: Schema | None, options: CsvOptions) -> Expected:
     if schema is None:
         return Expected()
     columns = frozenset(_levels(schema)) if schema.onehot is None else None
@@ -276,7 +273,7 @@ def _expected(schema: Schema | None, options: CsvOptions) -> Expected:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _PieceReader:
     """Reads the pieces of a file with pandas, and finishes each."""
 
     form: CsvFormat

@@ -38,7 +38,7 @@ from encryptedstats.tables.schema.bins import (
     fits_fixed_point,
     fixed_point,
 )
-from encryptedstats.tables.schema.documents import quoted
+from encryptedstats.tables.schema.documents import quote
 from encryptedstats.tables.schema.variables import Level, Variable, as_level
 from encryptedstats.tables.table import (
     Integers,
@@ -59,17 +59,17 @@ _WIDEN: Final = Cure("widen", "with_kind(..., low=, high=) widens them")
 
 
 @dataclass(frozen=True)
-class Rows:
+class InputRows:
     """What `Schema.table` was given, as one frame of predictors with target and weights."""
 
     predictors: pd.DataFrame
     target: pd.Series[Any] | None
     weights: Integers | None
 
-    def keep(self, kept: NDArray[np.bool_]) -> Rows:
+    def keep(self, kept: NDArray[np.bool_]) -> InputRows:
         """Return the rows where `kept` is true."""
         target = None if self.target is None else self.target[kept]
-        return Rows(
+        return InputRows(
             self.predictors[kept], target, None if self.weights is None else self.weights[kept]
         )
 
@@ -158,8 +158,8 @@ def rows_to_predict(
     """Return the table of all rows of `data`, for predictions that stand beside their rows.
 
     Rows with a value that the schema does not allow (a number out of bounds, an unknown level, a
-    missing value without a bin) are marked, see `Table.leave_blank`, and `SchemaWarning` names them.
-    Values of columns that are not `needed` may be any. A target column is not read.
+    missing value without a bin) are marked, see `Table.leave_blank`, and `SchemaWarning` names
+    them. Values of columns that are not `needed` may be any. A target column is not read.
     """
     table = mark_rows_to_predict(schema, data, needed)
     warn_of_unusable(table.unusable, table.n_unpredicted, len(table), stacklevel=stacklevel + 1)
@@ -231,7 +231,7 @@ def complete_rows_to_predict(schema: Schema, data: object, stacklevel: int = 1) 
     return table
 
 
-def _split(schema: Schema, data: object, y: object, weights: ArrayLike | None) -> Rows:
+def _split(schema: Schema, data: object, y: object, weights: ArrayLike | None) -> InputRows:
     names = list(schema.column_names)
     if isinstance(data, np.ndarray):
         width = data.shape[1] if data.ndim == 2 else -1
@@ -244,8 +244,8 @@ def _split(schema: Schema, data: object, y: object, weights: ArrayLike | None) -
     absent = [name for name in names if name not in frame.columns]
     if absent:
         raise SchemaError(
-            f"the data has no column {quoted(absent)}{did_you_mean(absent[0], frame.columns)}; it "
-            f"has {quoted(list(frame.columns))}",
+            f"the data has no column {quote(absent)}{did_you_mean(absent[0], frame.columns)}; it "
+            f"has {quote(list(frame.columns))}",
             code="unknown-column",
         )
     target = _target(schema, frame, y)
@@ -253,7 +253,9 @@ def _split(schema: Schema, data: object, y: object, weights: ArrayLike | None) -
         raise SchemaError(
             "weights multiply the class indicators, but ", _NO_TARGET, code="weights-without-target"
         )
-    return Rows(frame[names], target, None if weights is None else as_weights(weights, len(frame)))
+    return InputRows(
+        frame[names], target, None if weights is None else as_weights(weights, len(frame))
+    )
 
 
 def _by_position(frame: pd.DataFrame, names: Sequence[str], target: str | None) -> pd.DataFrame:
@@ -304,7 +306,10 @@ def as_weights(weights: ArrayLike, n_rows: int) -> Integers:
     values = np.asarray(weights)
     if values.shape != (n_rows,):
         raise SchemaError(
-            f"weights have shape {values.shape}: one weight for each of the {n_rows} rows is needed",
+            (
+                f"weights have shape {values.shape}: one weight for each of the {n_rows} rows is "
+                "needed"
+            ),
             code="wrong-weights-shape",
         )
     if values.dtype.kind not in "biuf":
@@ -329,17 +334,17 @@ def _weight_bound(weights: Integers | None, bound: int | None) -> int:
     if bound is None:
         least = 1 if weights is None or (weights == 1).all() else 2
         return max(least, 1 << (largest - 1).bit_length())
-    given = as_integer(bound)
-    if given is None or given < largest:
+    wanted = as_integer(bound)
+    if wanted is None or wanted < largest:
         raise SchemaError(
             f"the bound of the weights is {bound}, but the largest weight is {largest}: give an "
-            "integer, at least so large",
+            f"integer of at least {largest}",
             code="weight-bound-too-small",
         )
-    return given if weights is None else max(2, given)
+    return wanted if weights is None else max(2, wanted)
 
 
-def _without_missing(schema: Schema, rows: Rows) -> Rows:
+def _without_missing(schema: Schema, rows: InputRows) -> InputRows:
     index = rows.predictors.index
     masks = missing_masks(rows.predictors, without_gaps(schema))
     if rows.target is not None:
@@ -396,22 +401,22 @@ def _variable_codes(
     )
     codes, unseen = _level_codes(series, positions, "column")
     if unseen.any() and variable.unknown == "error":
-        reason = f"is not a level of the schema (levels: {quoted(variable.levels)})"
+        reason = f"is not a level of the schema (levels: {quote(variable.levels)})"
         if unusable is None:
             refuse(series.name, series, unseen, reason, cure=_level_cure(variable))
         unusable.append((unseen, f"{show(series[unseen].iloc[0])} {reason}"))
     elif unseen.any():
         codes[unseen] = other if variable.unknown == "other" else -1
         into = variable.labels[other] if variable.unknown == "other" else "missing"
-        moved.append(_moved(variable, series, unseen, into, is_gap=False))
+        moved.append(_note_moved(variable, series, unseen, into, is_gap=False))
     gaps = (codes < 0) & ~unseen
     if gaps.any() and not variable.missing_bin:  # refused before, unless the level other takes them
         codes[gaps] = other
-        moved.append(_moved(variable, series, gaps, variable.labels[other], is_gap=True))
+        moved.append(_note_moved(variable, series, gaps, variable.labels[other], is_gap=True))
     return codes
 
 
-def _moved(
+def _note_moved(
     variable: Variable, series: pd.Series[Any], rows: Mask, into: str, *, is_gap: bool
 ) -> Moved:
     first = int(rows.argmax())
@@ -450,13 +455,13 @@ def _number_values(
     outside |= (numbers < low) | (numbers > high)
     if outside.any():
         allowed = f"{low / 10**digits:.{digits}f} to {high / 10**digits:.{digits}f}"
-        reason, given = f"is out of bounds ({allowed})", series[present]
+        reason, unboxed = f"is out of bounds ({allowed})", series[present]
         if unusable is None:
-            refuse(variable.name, given, outside, reason, cure=_WIDEN)
+            refuse(variable.name, unboxed, outside, reason, cure=_WIDEN)
         mask = present.copy()
         mask[present] = outside
-        unusable.append((mask, f"{show(given[outside].iloc[0])} {reason}"))
-    # What is missing has been refused where it must not be.
+        unusable.append((mask, f"{show(unboxed[outside].iloc[0])} {reason}"))
+    # Missing values have been refused before if they are not allowed.
     found = np.full(len(series), GAP, dtype=np.int64)
     found[present] = numbers
     return found
@@ -465,7 +470,9 @@ def _number_values(
 def _level_codes(
     series: pd.Series[Any], positions: Mapping[Level, int], what: str
 ) -> tuple[Integers, Mask]:
-    """Return position of each value, -1 where it is missing or has none; and which rows have none."""
+    """Return position of each value, -1 where it is missing or has none; and which rows
+    have none.
+    """
     try:
         codes, distinct = pd.factorize(series)
     except TypeError as error:
@@ -495,7 +502,7 @@ def _class_codes(schema: Schema, target: pd.Series[Any]) -> NDArray[Any]:
         target, {label: c for c, label in enumerate(schema.classes)}, "target"
     )
     if unseen.any():
-        reason = f"is not a class of the schema (classes: {quoted(schema.classes)})"
+        reason = f"is not a class of the schema (classes: {quote(schema.classes)})"
         cure = Cure(
             "know a class",
             "correct it, or name all classes before anything is encrypted, "

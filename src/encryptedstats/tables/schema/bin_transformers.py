@@ -29,14 +29,11 @@ try:
 except ImportError:  # scikit-learn before 1.6 has it as a method
 
     def validate_data(estimator: Any, X: Any, **options: Any) -> Any:
-        """The function of scikit-learn 1.6 and later."""
         return estimator._validate_data(X, **options)
 
 
 class _IntegersOut(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
-    """Tells scikit-learn that the output is int64 for any input, since integers are what is
-    encrypted.
-    """
+    """Tell scikit-learn that the output is int64 for any input, because integers are encrypted."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

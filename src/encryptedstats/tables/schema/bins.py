@@ -40,20 +40,19 @@ def quantile_edges(
     array([1.])
     """
     check_bins(bins)
-    given = np.asarray(values, dtype=np.float64).ravel()
-    if not given.size or not np.isfinite(given).all():
+    numbers = np.asarray(values, dtype=np.float64).ravel()
+    if not numbers.size or not np.isfinite(numbers).all():
         raise SchemaError(
             "quantiles need at least one value, all of them finite", code="no-finite-values"
         )
-    order = np.argsort(given, kind="stable")
-    ordered = given[order]
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
     last = np.cumsum(
-        np.ones(given.size, np.int64)
+        np.ones(numbers.size, np.int64)
         if weights is None
         else np.asarray(weights, dtype=np.int64)[order]
     )
-    # Positions in integer arithmetic: a quantile meant to be a data value is that very value,
-    # whatever its rounding.
+    # Positions are integers, so that a quantile that is a data value is exactly that value.
     below, rest = np.divmod(np.arange(1, bins) * (int(last[-1]) - 1), bins)
     left, right = (
         ordered[np.searchsorted(last, at, side="right")]

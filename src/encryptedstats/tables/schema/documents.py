@@ -80,10 +80,8 @@ def _type_name(value: object) -> str:
     return _NAMES.get(type(value), type(value).__name__)
 
 
-def _written(value: object, indent: int, level: int = 0) -> str:
-    """JSON that a person can read and edit: a field a line, and a list of plain values in one line
-    while it fits.
-    """
+def _format(value: object, indent: int, level: int = 0) -> str:
+    """Write JSON for people: one field on each line, and short lists on one line."""
     flat = json.dumps(value, allow_nan=False)
     inner = " " * indent * (level + 1)
     if not isinstance(value, (dict, list)) or not value:
@@ -96,11 +94,11 @@ def _written(value: object, indent: int, level: int = 0) -> str:
         return flat
     if isinstance(value, dict):
         items = [
-            f"{json.dumps(name)}: {_written(item, indent, level + 1)}"
+            f"{json.dumps(name)}: {_format(item, indent, level + 1)}"
             for name, item in value.items()
         ]
     else:
-        items = [_written(item, indent, level + 1) for item in value]
+        items = [_format(item, indent, level + 1) for item in value]
     ends = "{}" if isinstance(value, dict) else "[]"
     return f"{ends[0]}\n{inner}" + f",\n{inner}".join(items) + f"\n{' ' * indent * level}{ends[1]}"
 
@@ -143,7 +141,7 @@ class Document(ABC):
         """
         if indent is None:
             return json.dumps(self._document(), allow_nan=False)
-        return _written(self._document(), indent)
+        return _format(self._document(), indent)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -220,7 +218,7 @@ def canonical(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
-def quoted(values: Collection[object], most: int = 8) -> str:
+def quote(values: Collection[object], most: int = 8) -> str:
     """List values for an error message, the first few if there are many."""
     shown = ", ".join(repr(value) for value in list(values)[:most])
     return shown + (f", ... ({len(values)} in all)" if len(values) > most else "")

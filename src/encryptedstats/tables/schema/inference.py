@@ -116,7 +116,7 @@ def summarise(
     if dates and whole:  # a cut between two days is one at the end of the first
         edges = tuple(sorted({float(np.floor(edge)) for edge in edges}))
     low, high = numbers.min().item(), numbers.max().item()
-    digits = 0 if whole else _shown_digits(numbers)
+    digits = 0 if whole else _count_shown_digits(numbers)
     if _is_number_column(series):
         doubt = (
             _doubt_numbering(name, numbers)
@@ -142,9 +142,8 @@ def summarise(
     )
 
 
-def _shown_digits(numbers: NDArray[Any]) -> int:
-    """Return how many decimal digits the numbers show, as far as floating point tells; one more
-    than is kept if they show more.
+def _count_shown_digits(numbers: NDArray[Any]) -> int:
+    """Return how many decimal digits the numbers show; one more than is kept if they show more.
 
     >>> _shown_digits(np.array([1.5, 2.25])), _shown_digits(np.array([1 / 3]))
     (2, 5)
@@ -244,10 +243,10 @@ class Kept:
                 code="digits-without-numbers",
             )
 
-    def rounded(
+    def warn_of_rounding(
         self, variables: Sequence[Variable], summaries: Mapping[str, Summary]
     ) -> SchemaWarning | None:
-        """Warn of numbers that show more digits than are kept where nobody said how many."""
+        """Warn of numbers that show more digits than are kept by default."""
         names = [
             v.name
             for v in variables
@@ -515,15 +514,14 @@ def make_number(
 
 
 def _public_bound(
-    given: float | None, seen: float | None, digits: int, outer: Callable[[int, int], int]
+    wished: float | None, seen: float | None, digits: int, outer: Callable[[int, int], int]
 ) -> int:
-    """Return a bound as a fixed-point integer; by default the next power of two (or 0) around what
-    was seen.
+    """Return a bound as a fixed-point integer; by default a power of two (or 0) beyond the data.
 
     Bounds are public, and the exact extremes would be the values of two rows.
     """
-    if given is not None:
-        return int(fixed_point(given, digits))
+    if wished is not None:
+        return int(fixed_point(wished, digits))
     value = int(fixed_point(0.0 if seen is None else seen, digits))
     power = 1 << (abs(value) - 1).bit_length() if value else 0
     return outer(-power if value < 0 else power, 0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from encryptedstats.checks import as_integer
 from encryptedstats.errors import ArgumentTypeError, Cure, ParameterError, SchemaError
-from encryptedstats.tables.schema.documents import quoted
+from encryptedstats.tables.schema.documents import quote
 from encryptedstats.tables.schema.variables import TARGET, PublicSchema, as_level, id_position
 
 if TYPE_CHECKING:
@@ -41,7 +41,10 @@ def class_or_variable(variable: str | int, schema: Schema | PublicSchema) -> int
                 f"the column {variable!r} is v{names.index(variable)}, and the target is {target!r}"
             )
             raise SchemaError(
-                f"{variable} could be a column or the class of the rows: {both}; write one of these",
+                (
+                    f"{variable} could be a column or the class of the rows: {both}; write one of "
+                    "these"
+                ),
                 code="ambiguous-variable",
             )
     return schema.index(variable)
@@ -55,7 +58,7 @@ def position(schema: Schema | PublicSchema, variable: str | int) -> int:
     return -1 if variable in (CLASS, TARGET) else schema.public().index(variable)
 
 
-def chosen_positions(schema: PublicSchema, variables: Sequence[str] | None) -> list[int]:
+def choose_positions(schema: PublicSchema, variables: Sequence[str] | None) -> list[int]:
     """Return the positions of the variables with these ids; of all variables for None."""
     if variables is None:
         return list(range(len(schema.variables)))
@@ -94,7 +97,7 @@ def variable_id(schema: Schema | PublicSchema, variable: str | int) -> str:
         ]
         raise SchemaError(
             f"{variable!r} is no id of a variable, and a worker knows no names (the ids "
-            f"are {quoted(ids)}): ",
+            f"are {quote(ids)}): ",
             _IDS,
             code="name-instead-of-id",
         )
@@ -144,8 +147,7 @@ def name_of(variable: str | int, schema: Schema) -> str:
     return str(schema.target) if where == -1 else schema.variables[where].name
 
 
-# -- levels
-# ------------------------------------------------------------------------------------------------
+# -- levels ----------------------------------------------------------------------------------------
 
 
 def n_levels(schema: Schema | PublicSchema, where: int) -> int:
@@ -170,7 +172,7 @@ def level_id(schema: Schema | PublicSchema, variable: str | int, level: Any) -> 
             if _place(level, levels) is not None
             else _place(str(level), labels)
         )
-        known = quoted(levels or labels)
+        known = quote(levels or labels)
     else:
         found, known = as_integer(level), f"numbers below {n_levels(schema, where)}"
     if found is None:

@@ -37,8 +37,9 @@ from encryptedstats.tables.schema.documents import (
     Types,
     canonical,
     check_items,
-    quoted,
+    quote,
 )
+from encryptedstats.tables.schema.genome import Genome
 from encryptedstats.tables.schema.inference import (
     Kept,
     Summary,
@@ -59,6 +60,7 @@ from encryptedstats.tables.schema.variables import (
     PublicVariable,
     Variable,
     as_levels,
+    check_tiles,
     check_unknown,
     check_wanted_kind,
     find_variable,
@@ -93,6 +95,8 @@ class Schema(Document):
         Labels of the classes, at least two; none without a target.
     target_number
         How the target is kept, where it is a number: it has no classes then.
+    genome
+        The variants of a genome table, whose first variables are its tiles.
     missing
         What becomes of missing values in variables without a bin for them: ``"error"``, ``"drop"``
         (the row is left out), or ``"bin"``, which at inference gave a bin to every variable where a
@@ -127,6 +131,7 @@ class Schema(Document):
     id: str | None = None
     csv: CsvFormat | None = None
     target_number: Variable | None = None
+    genome: Genome | None = None
     # What inference saw, so that with_kind needs no data. Never written anywhere: JSON and pickle
     # leave it out.
     _summaries: Mapping[str, Summary] = field(default_factory=dict, compare=False)
@@ -142,6 +147,7 @@ class Schema(Document):
         "id": OPTIONAL_TEXT,
         "csv": (dict, type(None)),
         "target_number": (dict, type(None)),
+        "genome": (dict, type(None)),
     }
 
     def __post_init__(self) -> None:
@@ -155,16 +161,18 @@ class Schema(Document):
         elif self.target is not None and len(self.classes) < 2:
             raise SchemaError(
                 f"target {self.target!r} has {len(self.classes)} classes "
-                f"({quoted(self.classes)}): at least 2 are needed; ",
+                f"({quote(self.classes)}): at least 2 are needed; ",
                 Cure("show all classes", "give classes= when the data does not show all of them"),
             )
         if self.target is None and self.classes:
             raise SchemaError(
-                f"classes {quoted(self.classes)} without a target", code="classes-without-target"
+                f"classes {quote(self.classes)} without a target", code="classes-without-target"
             )
         _check_missing(self.missing)
         if self.onehot is not None:
             self._check_onehot(self.onehot)
+        if self.genome is not None:
+            check_tiles(self.genome.public(), self.variables)
 
     def _check_target(self, number: Variable) -> None:
         if number.kind != "number" or number.name != self.target or self.classes:
@@ -208,7 +216,7 @@ class Schema(Document):
         foreign = set(onehot) - {variable.name for variable in self.variables}
         if foreign:
             raise SchemaError(
-                f"one-hot columns of unknown variables {quoted(sorted(foreign))}",
+                f"one-hot columns of unknown variables {quote(sorted(foreign))}",
                 code="unknown-onehot-variable",
             )
 
@@ -313,7 +321,7 @@ class Schema(Document):
         if id is not None and id not in frame.columns:
             raise SchemaError(
                 f"the data has no column {id!r} for the id of the rows"
-                f"{did_you_mean(id, frame.columns)}; it has {quoted(list(frame.columns))}",
+                f"{did_you_mean(id, frame.columns)}; it has {quote(list(frame.columns))}",
                 code="unknown-column",
             )
         name = _target_name(frame, target, array=isinstance(data, np.ndarray))
@@ -322,7 +330,7 @@ class Schema(Document):
         names = [
             label for label in frame.columns if (label != name or target is None) and label != id
         ]
-        labels = _labels(frame, name, y, given=target is not None)
+        labels = _labels(frame, name, y, has_target=target is not None)
         wanted = _check_kinds(wishes.kinds, names)
         kept = wishes.kept
         summaries = {
@@ -367,7 +375,7 @@ class Schema(Document):
             _summaries=summaries,
         )
         doubts = [summaries[label].doubt for label in names if label not in wanted]
-        doubts.append(kept.rounded(schema.numbers, summaries))
+        doubts.append(kept.warn_of_rounding(schema.numbers, summaries))
         if labels is not None and classes is None and number is None:
             doubts.append(doubtful_target(labels, schema.n_classes))
         doubts += doubtful_columns(frame, names, labels) if wishes.compare else []
@@ -404,15 +412,15 @@ class Schema(Document):
         order = list(dict.fromkeys(columns))
         if set(order) != set(kinds):
             raise SchemaError(
-                f"kinds are given for {quoted(sorted(kinds))}, the columns are of "
-                f"{quoted(sorted(order))}",
+                f"kinds are given for {quote(sorted(kinds))}, the columns are of "
+                f"{quote(sorted(order))}",
                 code="kinds-not-of-columns",
             )
         wrong = [name for name in order if kinds[name] not in _ONEHOT_KINDS]
         if wrong:
             raise SchemaError(
                 f"variable {wrong[0]!r}: kind {kinds[wrong[0]]!r} is not one of "
-                f"{quoted(_ONEHOT_KINDS)}",
+                f"{quote(_ONEHOT_KINDS)}",
                 code="wrong-onehot-kind",
             )
         variables = [
@@ -690,7 +698,8 @@ class Schema(Document):
     def same_bins(self, other: Schema) -> bool:
         """Return whether rows of both mean the same. Policies for unknown levels may differ."""
         own, others = (
-            (one.strict_variables, one.classes, one.target_number) for one in (self, other)
+            (one.strict_variables, one.classes, one.target_number, one.genome)
+            for one in (self, other)
         )
         return own == others
 
@@ -720,7 +729,10 @@ class Schema(Document):
     def _public(self) -> PublicSchema:
         target = None if self.target_number is None else self.target_number.public(-1)
         return PublicSchema(
-            tuple(v.public(j) for j, v in enumerate(self.variables)), self.n_classes, target
+            tuple(v.public(j) for j, v in enumerate(self.variables)),
+            self.n_classes,
+            target,
+            None if self.genome is None else self.genome.public(),
         )
 
     # -------------------------------------------------------------------------------------------
@@ -794,7 +806,7 @@ class Schema(Document):
     def _headline(self) -> str:
         n_bins = sum(variable.n_bins for variable in self.variables)
         what = (
-            f"classes {quoted(self.classes)}"
+            f"classes {quote(self.classes)}"
             if self.target_number is None
             else self.target_number.describe()
         )
@@ -828,10 +840,12 @@ class Schema(Document):
             "id": self.id,
             "csv": None if self.csv is None else self.csv.to_fields(),
             "target_number": None if self.target_number is None else self.target_number._fields(),
+            **({} if self.genome is None else {"genome": self.genome._fields()}),
         }
 
     @classmethod
     def _upgrade(cls, value: Any) -> Any:
+        value = {"genome": None, **value}
         if value["version"] > 2:
             return value
         value = {"target_number": None, **value}
@@ -866,13 +880,14 @@ class Schema(Document):
             target_number=None
             if number is None
             else Variable._from_fields(number, "field 'target_number'"),
+            genome=None if fields["genome"] is None else Genome._from_fields(fields["genome"]),
         )
 
 
 def _check_missing(missing: str) -> None:
     if missing not in MISSING_POLICIES:
         raise SchemaError(
-            f"missing={missing!r}: one of {quoted(MISSING_POLICIES)} is needed",
+            f"missing={missing!r}: one of {quote(MISSING_POLICIES)} is needed",
             code="unknown-missing-policy",
         )
 
@@ -891,19 +906,19 @@ def _target_name(frame: pd.DataFrame, target: str | int | None, *, array: bool) 
 
 
 def _labels(
-    frame: pd.DataFrame, name: str | None, y: object, *, given: bool
+    frame: pd.DataFrame, name: str | None, y: object, *, has_target: bool
 ) -> pd.Series[Any] | None:
     """Return the labels that classes are read from: `y`, or the target column."""
     if name is None:
         return None
     if y is not None:
         return as_target(y, name, frame.index)
-    if not given:
+    if not has_target:
         return None
     if name not in frame.columns:
         raise SchemaError(
             f"the data has no target column {name!r}{did_you_mean(name, frame.columns)}; it has "
-            f"{quoted(list(frame.columns))}",
+            f"{quote(list(frame.columns))}",
             code="unknown-column",
         )
     return unbox(frame[name])
@@ -930,7 +945,7 @@ def _check_kinds(kinds: Mapping[str, str] | None, names: Sequence[str]) -> dict[
         raise SchemaError(
             Cure("kinds of columns", "kinds names"),
             f" column {unknown[0]!r}{did_you_mean(unknown[0], names)}; the columns are "
-            f"{quoted(names)}",
+            f"{quote(names)}",
             code="unknown-column",
         )
     for name, kind in wanted.items():

@@ -28,8 +28,9 @@ from encryptedstats.tables.schema.documents import (
     Types,
     check_fields,
     check_items,
-    quoted,
+    quote,
 )
+from encryptedstats.tables.schema.genome import PublicGenome
 from encryptedstats.words import did_you_mean
 
 Level = str | int | float | bool
@@ -107,7 +108,7 @@ def check_unknown(unknown: object, where: str = "") -> None:
     """Refuse policies for unknown levels that do not exist."""
     if unknown not in UNKNOWN_POLICIES:
         raise SchemaError(
-            f"{where}{where and ': '}unknown={unknown!r}: one of {quoted(UNKNOWN_POLICIES)} is "
+            f"{where}{where and ': '}unknown={unknown!r}: one of {quote(UNKNOWN_POLICIES)} is "
             "needed",
             code="unknown-unknown-policy",
         )
@@ -207,7 +208,7 @@ class Variable:
         check_unknown(self.unknown, self._where)
         if self.other is not None and self.other not in self.levels:
             raise SchemaError(
-                f"{self._where}: other={self.other!r} is none of its levels ({quoted(self.levels)})",
+                f"{self._where}: other={self.other!r} is none of its levels ({quote(self.levels)})",
                 code="other-not-a-level",
             )
         if self.other is None and (self.rare or self.unknown == "other"):
@@ -280,7 +281,10 @@ class Variable:
     def _check_asked_bins(self) -> None:
         if self.asked_bins is not None and (self.levels or self.asked_bins < len(self.edges) + 1):
             raise SchemaError(
-                f"{self._where}: asked_bins={self.asked_bins} does not go with its edges and levels",
+                (
+                    f"{self._where}: asked_bins={self.asked_bins} does not go with its edges and "
+                    "levels"
+                ),
                 code="wrong-asked-bins",
             )
 
@@ -302,7 +306,7 @@ class Variable:
         return (*labels, "missing") if self.missing_bin else labels
 
     def _level_labels(self) -> tuple[str, ...]:
-        labels = tuple(map(self._shown, self.levels))
+        labels = tuple(map(self._show, self.levels))
         # 1 and "1" are two levels, and "missing" may be a level of its own: then quotes tell them
         # apart.
         ambiguous = len(set(labels)) < len(labels) or (self.missing_bin and "missing" in labels)
@@ -340,7 +344,7 @@ class Variable:
             return f"round(10**{self.digits} * x) in {self.low}..{self.high}{gaps}{bins}"
         return self._describe_bins()
 
-    def _shown(self, level: Level) -> str:
+    def _show(self, level: Level) -> str:
         is_day = self.dates and isinstance(level, (int, float)) and not isinstance(level, bool)
         return date_text(float(level)) if is_day else str(level)
 
@@ -599,12 +603,14 @@ class PublicSchema(Document):
     classes.
 
     Made by `Schema.public`. Holds no names, cut points, levels or classes. `n_classes` is 0 without
-    classes; `target_number` is what may be known of a target that is a number.
+    classes; `target_number` is what may be known of a target that is a number; `genome` of the
+    variants of a genome table.
     """
 
     variables: tuple[PublicVariable, ...]
     n_classes: int = 0
     target_number: PublicVariable | None = None
+    genome: PublicGenome | None = None
 
     _FORMAT: ClassVar[str] = "encryptedstats.public-schema"
     _VERSION: ClassVar[int] = 2
@@ -613,11 +619,14 @@ class PublicSchema(Document):
         "variables": (list,),
         "n_classes": (int,),
         "target_number": (dict, type(None)),
+        "genome": (dict, type(None)),
     }
 
     def __post_init__(self) -> None:
         if not self.variables:
             raise SchemaError("a schema needs at least one variable", code="no-variables")
+        if self.genome is not None:
+            check_tiles(self.genome, self.variables)
         for position, variable in enumerate(self.variables):
             if variable.id != f"v{position}":
                 raise SchemaError(
@@ -662,16 +671,33 @@ class PublicSchema(Document):
         """Whether there are classes, or a target that is a number."""
         return self.n_classes > 0 or self.target_number is not None
 
+    @property
+    def lanes(self) -> int:
+        """How many slots a row fills: 1 but for genome tables."""
+        return 1 if self.genome is None else self.genome.lanes
+
+    def refuse_lanes(self, what: str) -> None:
+        """Raise an error for a table with several variants in a ciphertext."""
+        if self.lanes > 1:
+            raise SchemaError(
+                f"a genome table with {self.lanes} variants in each ciphertext is not for {what}: "
+                "make it with lanes=1",
+                code="lanes-not-shared",
+            )
+
     def _fields(self) -> dict[str, Any]:
         target = None if self.target_number is None else self.target_number._fields()
         return {
             "variables": [v._fields() for v in self.variables],
             "n_classes": self.n_classes,
             "target_number": target,
+            # Left out where there is none, so that other schemas have the bytes they always had.
+            **({} if self.genome is None else {"genome": self.genome._fields()}),
         }
 
     @classmethod
     def _upgrade(cls, value: Any) -> Any:
+        value = {"genome": None, **value}
         return value if value["version"] > 1 else {"target_number": None, **value}
 
     @classmethod
@@ -684,7 +710,26 @@ class PublicSchema(Document):
         target = (
             None if number is None else PublicVariable._from_fields(number, "field 'target_number'")
         )
-        return cls(variables, fields["n_classes"], target)
+        genome = fields["genome"]
+        return cls(
+            variables,
+            fields["n_classes"],
+            target,
+            None if genome is None else PublicGenome._from_fields(genome),
+        )
+
+
+def check_tiles(genome: PublicGenome, variables: Sequence[Variable | PublicVariable]) -> None:
+    """Refuse a genome whose tiles are not the first variables, numbers from 0 to 2."""
+    tiles = variables[: genome.n_tiles]
+    if len(tiles) < genome.n_tiles or any(
+        (one.kind, one.low, one.high) != ("number", 0, 2) for one in tiles
+    ):
+        raise SchemaError(
+            f"{genome.n_variants:,} variants in {genome.lanes} lanes are {genome.n_tiles} "
+            "variables, the first ones, with numbers from 0 to 2",
+            code="tiles-not-first",
+        )
 
 
 def find_variable(variable: str | int, names: Mapping[str, int], n_variables: int) -> int:
