@@ -16,12 +16,15 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import encryptedstats as es
 from encryptedstats.models import base
 
+# Models import scikit-learn when it is needed, and only then: see encryptedstats.models._sklearn.
+pytestmark = pytest.mark.filterwarnings("ignore:Estimator .* does not inherit:UserWarning")
+
 #: Checks that fail, by model, with the reason. What is deliberate is said in
 #: encryptedstats.models.base, too.
 EXPECTED = {
     "SemiparametricNB(centred=True, paired=False)": {
-        "check_classifier_data_not_an_array": "an array of integers is taken as it is, the columns of a DataFrame are binned "
-        "and centred: unpaired, the origin matters"
+        "check_classifier_data_not_an_array": "an array of integers is taken as it is, the "
+        "columns of a DataFrame are binned and centred: unpaired, the origin matters"
     },
 }
 # Enough trees for the accuracy that the checks ask for; unpaired estimates are meant for centred

@@ -116,7 +116,7 @@ def test_opened_models_know_their_features(tmp_path: Path, keeper: es.Owner) -> 
 
 def test_bins_beside_a_table_are_warned_of() -> None:
     with pytest.warns(
-        es.SchemaWarning, match=r"bins=7 is not used: a table is cut as its schema says"
+        es.SchemaWarning, match=r"bins=7 is not used: a table has the bins of its schema"
     ) as caught:
         es.MultinomialNB(bins=7).fit(table(30))
     assert caught[0].filename == __file__

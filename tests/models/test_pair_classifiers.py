@@ -1,13 +1,15 @@
-"""Counts of pairs of bins, and the classifiers that follow from them: encrypted equals clear, counts
-by hand, probabilities by the formulas.
+"""Counts of pairs of bins, and the classifiers that follow from them: encrypted equals clear,
+counts by hand, probabilities by the formulas.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,6 +21,7 @@ import encryptedstats as es
 from effort import examples
 from encryptedstats.errors import SchemaError, StillEncryptedError
 from encryptedstats.models.pairs import mutual_information, strongest_tree
+from encryptedstats.tables.questions.folds import folds_of
 from encryptedstats.tables.questions.question import ImpossibleTotalsError
 from error_codes import error
 
@@ -33,6 +36,50 @@ def pairs_by_hand(rows: es.Table, i: int, j: int) -> Any:
     counts = np.zeros((variables[i].n_bins, variables[j].n_bins, rows.schema.n_classes), int)
     np.add.at(counts, (rows.data[i], rows.data[j], rows.class_codes), row_weights(rows))
     return counts
+
+
+@some
+@given(schemas(BINNED), st.sampled_from([1, 2, 40, 5000]), st.integers(0, 99), st.booleans())
+def test_clear_counts_are_the_totals_of_the_circuit(
+    known: es.Schema, n: int, seed: int, weights: bool
+) -> None:
+    rows = random_table(known, n, seed, weights)
+    rng = np.random.default_rng(seed)
+    rows = replace(rows, fold_codes=rng.integers(0, 3, n), n_folds=3)
+    for question in (es.AODE(), es.Pairs(), folds_of(es.TAN(), 3)):
+        assert question.count_rows(rows) is not None
+        written = question.circuit(
+            rows.public_schema, rows.columns(), weight_bound=rows.weight_bound
+        )
+        assert rows.totals(question) == rows.evaluate(written)
+
+
+def test_clear_counts_of_numbers_with_bins_and_of_targets_that_are_numbers() -> None:
+    rng = np.random.default_rng(1)
+    wide = pd.DataFrame(
+        {
+            "a": rng.normal(size=90).round(1),
+            "b": rng.choice(list("uvw"), 90),
+            "y": rng.integers(0, 9, 90),
+        }
+    )
+    wide.loc[::7, "a"] = np.nan
+    for target, kept in (("y", "both"), ("b", "both"), ("b", "bins")):
+        known = es.Schema.infer(wide, target=target, numbers=kept, missing="bin")
+        rows = known.table(wide)
+        question = es.Pairs().in_ids(known)
+        assert question.count_rows(rows) is not None
+        written = question.circuit(rows.public_schema, rows.columns())
+        assert rows.totals(question) == rows.evaluate(written)
+
+
+def test_clear_counts_of_what_is_missing() -> None:
+    rows = random_table(schema(), 20, 1)
+    assert es.AODE().count_rows(replace(rows, class_codes=None)) is None
+    assert es.AODE().count_rows(rows, fold=0) is None
+    heavy = replace(rows, weights=np.full(20, 2**52), weight_bound=2**52)
+    assert es.AODE().count_rows(heavy) is None
+    assert sum(es.AODE().fit(heavy).class_counts_) == 20 * 2**52
 
 
 @some
@@ -129,7 +176,7 @@ def test_tan_follows_its_formula_on_the_strongest_tree() -> None:
     trees = [set(tree) for tree in combinations(combinations(range(3), 2), 2)]
     best = max(trees, key=lambda tree: sum(strengths[edge] for edge in tree))
     assert {tuple(sorted(edge)) for edge in model.edges_} == best
-    shown = model.learned()["mutual_information"]
+    shown = model.tabulate()["mutual_information"]
     assert sorted(shown) == pytest.approx(sorted(strengths[edge] for edge in best))
     assert [list(rows.schema.names).index(child) for child in shown.index] == [
         child for _, child in model.edges_
@@ -196,7 +243,7 @@ def test_counts_that_no_rows_have_are_refused(place: str) -> None:
     changed = list(model.totals_)
     changed[2 if place == "bins" else 2 + 2 * n_bins] += 41
     with pytest.raises(ImpossibleTotalsError):
-        es.AODE().opened(changed, rows.schema, len(rows))
+        es.AODE().interpret(changed, rows.schema, len(rows))
 
 
 def test_numbers_have_no_bins() -> None:

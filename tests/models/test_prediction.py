@@ -32,7 +32,7 @@ from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import column_names
 from encryptedstats.circuits.passes.batching import batches_of_rows
 from encryptedstats.tables.answers.predictions import total_bounds
-from encryptedstats.tables.questions.row_answers import MODEL, flat_answers, known_given
+from encryptedstats.tables.questions.row_answers import MODEL, flat_answers, use_encrypted_totals
 from error_codes import error
 
 BINNED = ("ordinal", "continuous", "categorical")
@@ -317,7 +317,7 @@ def test_what_trees_share_is_computed_once() -> None:
     known = schema()
     model = es.CompletelyRandomForest(n_trees=300, depth=1)
     totals = model._n_totals(known.public())
-    given = known_given(model, known.public(), {MODEL: _ones(totals)})
+    given = use_encrypted_totals(model, known.public(), {MODEL: _ones(totals)})
     answers = flat_answers(model, known.public(), [], given, "")
     used = {
         name
@@ -346,8 +346,8 @@ def test_the_number_of_answers_is_known_without_the_circuit(
     model: Any, outputs: tuple[str, ...]
 ) -> None:
     public = schema().public()
-    drawn = {name: _ones(math.prod(shape)) for name, shape in model._beside_shapes(public).items()}
-    known = known_given(model, public, {MODEL: _ones(model._n_totals(public)), **drawn})
+    drawn = {name: _ones(math.prod(shape)) for name, shape in model._extra_shapes(public).items()}
+    known = use_encrypted_totals(model, public, {MODEL: _ones(model._n_totals(public)), **drawn})
     for output in outputs:
         found = model.answers(public, None, known, output)
         shapes = {name: np.array(answers, dtype=object).shape for name, answers in found.items()}
@@ -542,8 +542,11 @@ def test_answers_that_there_are_not(model: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("model", "why"),
     [
-        (es.FisherDiscriminant(), "the scatter matrix has to be inverted"),
-        (es.OneStepLogisticRegression(), "with several predictors a matrix has to be inverted"),
+        (es.FisherDiscriminant(), "the owner has to invert the scatter matrix"),
+        (
+            es.OneStepLogisticRegression(),
+            "with several predictors the owner has to invert a matrix",
+        ),
     ],
     ids=["fisher", "logistic"],
 )
@@ -566,7 +569,7 @@ def test_votes_answer_as_a_model_does() -> None:
 
 def test_means_have_scores_and_no_probabilities() -> None:
     votes = fitted(es.LinearMeans(), table(30)).predict_votes(table(5))
-    with pytest.raises(AttributeError, match=r"see .scores and .predict"):
+    with pytest.raises(AttributeError, match=r"use .scores or .predict"):
         _ = votes.predict_proba()
     assert votes.scores.shape == (5, 2)
 

@@ -311,14 +311,14 @@ def test_drawn_fractions_that_cannot_be(tmp_path: Path) -> None:
         with pytest.raises(es.FileFormatError, check=error(words)):
             es.load(tmp_path / f"bad{len(data)}", owner.public_keys())
     opened = owner.open(closed_model(FOREST))
-    opened.answer_ = replace(opened.answer_, beside={"drawn": [1, 2]})
+    opened.answer_ = replace(opened.answer_, extra_totals={"drawn": [1, 2]})
     opened.save(tmp_path / "short")
     with pytest.raises(es.FileFormatError, check=error("wrong-extra-totals", "'drawn'", "2", "4")):
         es.load(tmp_path / "short")
 
 
 def test_a_model_without_names_predicts_tables_alone(tmp_path: Path) -> None:
-    """Whoever computes for others knows no names: rows come encrypted, or as tables."""
+    """A worker knows no names: rows come encrypted, or as tables."""
     owner = planned_owner()
     closed_model(FOREST).save(tmp_path / "model")
     worker = es.load(tmp_path / "model", owner.public_keys())

@@ -65,7 +65,7 @@ def sealed(rows: es.Table, encoding: str) -> es.EncryptedTable:
 
 
 def all_slots(votes: es.EncryptedAnswer) -> list[tuple[int, np.ndarray]]:
-    """Everything that whoever has the key can read: rows of the chunk, and its slots, for each
+    """Everything that anybody who has the key can read: rows of the chunk, and its slots, for each
     ciphertext.
     """
     engine, decryptor = votes.keys.engine, planned_owner()._decryptor
@@ -203,12 +203,12 @@ def test_coefficients_are_not_in_the_file() -> None:
     }  # by chance there is a 64
     assert len(numbers) > 3
     for number in numbers:
-        assert not re.search(rf"(?<![\d.]){number}(?![\d.])", text), number
+        assert not re.search(rf"(?<![\w.]){number}(?![\w.])", text), number
 
 
 def test_coefficients_are_not_in_the_ciphertexts() -> None:
-    """Whoever has the rows, encrypted, could recompute what is made of them and of nothing else; a
-    fresh encryption is in it.
+    """Anybody who has the rows, encrypted, could recompute what is made of them and of nothing
+    else; a fresh encryption is in it.
     """
     known = BINNED
     model, rows = (

@@ -73,7 +73,7 @@ def test_a_model_of_some_variables_is_the_model_of_a_table_of_these(
     np.testing.assert_array_equal(scores(fitted, new), scores(fitted, new[used]))
     changed = new.assign(follow_up=new["follow_up"].to_numpy()[::-1])
     np.testing.assert_array_equal(scores(fitted, new), scores(fitted, changed))
-    listed = "\n".join(map(str, fitted.learned().index))
+    listed = "\n".join(map(str, fitted.tabulate().index))
     assert "follow_up" not in listed
     assert all(name in listed for name in used)
 

@@ -297,7 +297,7 @@ def test_totals_that_cannot_be_are_refused() -> None:
     totals = table.totals(question)
     totals[-1] = 1
     with pytest.raises(ValueError, match="a variance would be negative"):
-        question.opened(totals, table.schema, len(table))
+        question.interpret(totals, table.schema, len(table))
 
 
 @settings(max_examples=examples(8))  # each encrypts a table

@@ -1,5 +1,5 @@
-"""Cumulative incidence and Gray's test against R's survival 3.5-3 and cmprsk, restricted means, from
-encrypted rows.
+"""Cumulative incidence and Gray's test against R's survival 3.5-3 and cmprsk, restricted means,
+from encrypted rows.
 
 The figures are what R printed for ``made_up()``, written there as
 

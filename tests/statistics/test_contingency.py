@@ -26,7 +26,7 @@ from statsmodels.stats.proportion import confint_proportions_2indep
 import encryptedstats as es
 from effort import examples
 from encryptedstats.statistics._fisher import conditional_odds, larger_pvalue, two_by_two_pvalue
-from encryptedstats.statistics.contingency import _breslow_day, _pooled
+from encryptedstats.statistics.contingency import _breslow_day, _pool
 from error_codes import error
 
 
@@ -217,16 +217,16 @@ def test_mantel_haenszel_leaves_out_a_correction_that_is_too_large() -> None:
     And mantelhaen.test(array(c(8, 2, 4, 7, 5, 4, 2, 9), c(2, 2, 2)))$statistic, where it is not.
     """
     near = [np.array([[3, 4], [2, 3]]), np.array([[5, 6], [4, 5]])]
-    assert _pooled(near, correction=True)["chi2"] == pytest.approx(0.00861759055363638, rel=1e-12)
-    assert _pooled(near, correction=False)["chi2"] == pytest.approx(0.00861759055363638, rel=1e-12)
+    assert _pool(near, correction=True)["chi2"] == pytest.approx(0.00861759055363638, rel=1e-12)
+    assert _pool(near, correction=False)["chi2"] == pytest.approx(0.00861759055363638, rel=1e-12)
     far = [np.array([[8, 4], [2, 7]]), np.array([[5, 2], [4, 9]])]
-    assert _pooled(far, correction=True)["chi2"] == pytest.approx(5.21985682488884, rel=1e-12)
-    assert _pooled(far, correction=False)["chi2"] > 5.3
+    assert _pool(far, correction=True)["chi2"] == pytest.approx(5.21985682488884, rel=1e-12)
+    assert _pool(far, correction=False)["chi2"] > 5.3
 
 
 def test_strata_with_an_empty_margin_are_no_degrees_of_freedom_of_breslow_and_day() -> None:
     full = [np.array([[8, 4], [2, 7]]), np.array([[5, 2], [4, 9]]), np.array([[3, 6], [5, 4]])]
-    odds = _pooled(full, correction=False)["odds"]
+    odds = _pool(full, correction=False)["odds"]
     wanted = StratifiedTable(full).test_equal_odds(adjust=True).statistic
     for empty in ([[5, 0], [3, 0]], [[0, 5], [0, 3]], [[0, 0], [3, 4]], [[2, 4], [0, 0]]):
         assert _breslow_day([*full, np.array(empty)], odds) == (pytest.approx(wanted), 2)
@@ -283,7 +283,7 @@ def test_strata_of_berkeley_as_r_prints_them() -> None:
     tables = [
         np.array([[a[0], r[0]], [a[1], r[1]]]) for a, r in zip(admitted, rejected, strict=True)
     ]
-    found = _pooled(tables, correction=True)
+    found = _pool(tables, correction=True)
     assert found["chi2"] == pytest.approx(1.4269, abs=5e-5)
     assert found["odds"] == pytest.approx(0.9046968, abs=5e-8)
     assert np.exp(

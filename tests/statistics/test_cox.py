@@ -4,11 +4,10 @@ estimate.
 The figures are what R printed for ``made_up()``, written there as
 
     i <- 0:149
-    arm <- factor(c("a","b","c")[1 + (i %/% 4) %% 3]); sex <- factor(c("f","m")[1 + ((7*i) %/% 5) %% 2])
-    site <- factor(c("x","y")[1 + (i %/% 75)])
-    month <- pmin(12, 1 + (i*i + 3*i) %% 11 + (arm == "b") * (i %% 3) + (site == "y"))
-    died <- as.integer((5*i) %% 7 < 4 + (arm == "c"))
-    f <- coxph(Surv(month, died) ~ arm + sex, ties=ties); summary(f); cox.zph(f, transform=...)
+    arm <- factor(c("a","b","c")[1 + (i %/% 4) %% 3]); sex <- factor(c("f","m")[1 + ((7*i) %/% 5) %%
+    2]) site <- factor(c("x","y")[1 + (i %/% 75)]) month <- pmin(12, 1 + (i*i + 3*i) %% 11 + (arm ==
+    "b") * (i %% 3) + (site == "y")) died <- as.integer((5*i) %% 7 < 4 + (arm == "c")) f <-
+    coxph(Surv(month, died) ~ arm + sex, ties=ties); summary(f); cox.zph(f, transform=...)
     basehaz(f, centered=FALSE)
 """
 

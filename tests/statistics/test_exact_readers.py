@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import encryptedstats as es
 from encryptedstats.statistics._least_squares import (
     DIGITS,
-    Moments,
+    CrossProducts,
     add_up,
     factor_matrix,
     independent,
@@ -58,11 +58,11 @@ def invert_in_fractions(matrix: Sequence[Sequence[int]]) -> list[list[Fraction]]
     return [row[n:] for row in work]
 
 
-def moments_of(x: np.ndarray[Any, Any], *, centred: bool = True) -> Moments:
+def moments_of(x: np.ndarray[Any, Any], *, centred: bool = True) -> CrossProducts:
     """The moments of integers, the last column of which is y."""
     whole = np.array([[int(value) for value in row] for row in x], dtype=object)
     k = whole.shape[1]
-    return Moments(
+    return CrossProducts(
         len(whole),
         len(whole),
         whole.sum(axis=0),

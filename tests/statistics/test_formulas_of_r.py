@@ -38,7 +38,9 @@ COLUMNS_OF_R = {
     "y ~ g:h - 1": "ga:ha | gb:ha | ga:hb | gb:hb | ga:hc | gb:hc",
     "y ~ g + g:h": "(Intercept) | gb | ga:hb | gb:hb | ga:hc | gb:hc",
     "y ~ h + g:h": "(Intercept) | hb | hc | ha:gb | hb:gb | hc:gb",
-    "y ~ poly(x, 2):g": "(Intercept) | poly(x, 2)1:ga | poly(x, 2)2:ga | poly(x, 2)1:gb | poly(x, 2)2:gb",
+    "y ~ poly(x, 2):g": (
+        "(Intercept) | poly(x, 2)1:ga | poly(x, 2)2:ga | poly(x, 2)1:gb | poly(x, 2)2:gb"
+    ),
     "y ~ poly(x, 2)*g - 1": "poly(x, 2)1 | poly(x, 2)2 | ga | gb | poly(x, 2)1:gb | poly(x, 2)2:gb",
     "y ~ g/h": "(Intercept) | gb | ga:hb | gb:hb | ga:hc | gb:hc",
     "y ~ (g + h)^2": "(Intercept) | gb | hb | hc | gb:hb | gb:hc",
@@ -46,10 +48,15 @@ COLUMNS_OF_R = {
     "y ~ x + g*h - 1": "x | ga | gb | hb | hc | gb:hb | gb:hc",
     "y ~ x:h + g": "(Intercept) | gb | x:ha | x:hb | x:hc",
     "y ~ g + poly(x, 2) + I(x*z) - 1": "ga | gb | poly(x, 2)1 | poly(x, 2)2 | I(x * z)",
-    "y ~ .^2 - x:z": "(Intercept) | x | z | gb | hb | hc | x:gb | x:hb | x:hc | z:gb | z:hb | z:hc | gb:hb | gb:hc",
+    "y ~ .^2 - x:z": (
+        "(Intercept) | x | z | gb | hb | hc | x:gb | x:hb | x:hc | z:gb | z:hb | "
+        "z:hc | gb:hb | gb:hc"
+    ),
     "y ~ . + I(x^2)": "(Intercept) | x | z | gb | hb | hc | I(x^2)",
     "y ~ g %in% h": "(Intercept) | ga:ha | gb:ha | ga:hb | gb:hb | ga:hc | gb:hc",
-    "y ~ h + x:g:h": "(Intercept) | hb | hc | ha:x:ga | hb:x:ga | hc:x:ga | ha:x:gb | hb:x:gb | hc:x:gb",
+    "y ~ h + x:g:h": (
+        "(Intercept) | hb | hc | ha:x:ga | hb:x:ga | hc:x:ga | ha:x:gb | hb:x:gb | hc:x:gb"
+    ),
     "y ~ z + x:z": "(Intercept) | z | z:x",
     "y ~ x^2": "(Intercept) | x",
 }

@@ -136,7 +136,7 @@ def test_one_class_and_impossible_totals_are_refused(people: pd.DataFrame) -> No
     totals = table.totals(question)
     totals[-1] = 10**6
     with pytest.raises(ValueError, match="more alleles than rows can have"):
-        question.opened(totals, table.schema, len(table))
+        question.interpret(totals, table.schema, len(table))
 
 
 @pytest.mark.parametrize(

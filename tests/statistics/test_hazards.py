@@ -245,9 +245,9 @@ def test_totals_that_cannot_be_are_refused() -> None:
     totals = list(known.table(frame).totals(question))
     totals[0] = -1
     with pytest.raises(ValueError, match="fewer than no rows: the result was altered"):
-        question.opened(totals, known, len(frame))
+        question.interpret(totals, known, len(frame))
     for other in (es.KaplanMeier("v0"), es.PiecewiseExponential("v0", variables="v1")):
         altered = list(known.table(frame).totals(other))
         altered[0] = -1
         with pytest.raises(ValueError, match="the result was altered"):
-            other.opened(altered, known, len(frame))
+            other.interpret(altered, known, len(frame))

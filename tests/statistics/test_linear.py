@@ -557,7 +557,7 @@ def test_totals_that_no_rows_have_are_refused(table: es.Table) -> None:
     totals = list(model.totals_)
     totals[-1] = 0  # the sum of the squares of y
     with pytest.raises(ValueError, match="a sum of squares would be negative"):
-        model.opened(totals, table.schema, len(table))
+        model.interpret(totals, table.schema, len(table))
 
 
 # -- scikit-learn

@@ -126,13 +126,13 @@ def test_bowkers_test_leaves_pairs_without_rows_out(rows: es.Table) -> None:
 
 def test_partial_correlations_are_those_of_residuals(rows: es.Table) -> None:
     """cor(resid(lm(x ~ z)), resid(lm(y ~ z))), and its test on n - 3 degrees of freedom."""
-    found = opened(rows, es.PartialCorrelation(["x", "y"], given=["z"]))
+    found = opened(rows, es.PartialCorrelation(["x", "y"], covariates=["z"]))
     [pair] = found.tidy().to_dict("records")
     close(
         [pair[name] for name in ("estimate", "statistic", "df", "pvalue", "low", "high")],
         [0.3163861759626, 1.7330149403073, 27, 0.0945018748928, -0.0566935325321, 0.6119336604711],
     )
-    twice = rows.ask(es.PartialCorrelation(["x", "y"], given=["z", "n"]))
+    twice = rows.ask(es.PartialCorrelation(["x", "y"], covariates=["z", "n"]))
     frame = make_rows()
     basis = np.column_stack([np.ones(30), frame[["z", "n"]]])
     left = [
@@ -175,7 +175,7 @@ def test_likelihood_ratio_tests_are_those_of_r(rows: es.Table) -> None:
         (es.VarianceTest("y", "g", method="f"), "not-two-groups"),
         (es.McNemar("g", "h"), "group-counts-differ"),
         (es.McNemar("g", "again", exact=True), "not-two-by-two"),
-        (es.PartialCorrelation(["x", "y"], given=["y"]), "same-variable-twice"),
+        (es.PartialCorrelation(["x", "y"], covariates=["y"]), "same-variable-twice"),
         (es.CronbachAlpha(["x"]), "too-few-variables"),
     ],
 )

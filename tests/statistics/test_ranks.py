@@ -1,4 +1,6 @@
-"""Ranks from the counts of every value: equal to scipy and NumPy on the rows, from encrypted rows."""
+"""Ranks from the counts of every value: equal to scipy and NumPy on the rows, from
+encrypted rows.
+"""
 
 from __future__ import annotations
 

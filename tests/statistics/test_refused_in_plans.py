@@ -155,7 +155,7 @@ def test_what_can_be_answered_is_planned(table: es.Table) -> None:
 def test_a_worker_cannot_tell_and_the_owner_is_told_when_it_is_opened(table: es.Table) -> None:
     question = es.Kappa("v0", "v1")
     question.check(table.public_schema)
-    totals = question._named(table.totals(question), table.public_schema)
+    totals = question._name_totals(table.totals(question), table.public_schema)
     assert (
         question.read(totals, table.public_schema, len(table)).details["agreement"] == 1.0
     )  # by numbers of bins

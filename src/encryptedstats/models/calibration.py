@@ -1,8 +1,8 @@
-"""Calibrated probabilities of opened models: a curve from a model's score to observed frequency.
+"""Calibrate the probabilities of decrypted models: a curve from scores to observed frequencies.
 
-All of it happens after opening, in the clear, on rows that the owner has labels of and the model
-has not seen. The curve is Platt's, two numbers, or isotonic regression's, a few corners: they are
-stored beside the opened model, in its file.
+The owner calibrates in the clear, on labelled rows that the model was not fitted to. The curve is
+Platt's (two numbers) or isotonic regression's (a few corners), and is stored in the file of the
+model.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ Curve = dict[str, Any]
 
 
 class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """An opened model with probabilities that were calibrated on rows of known class.
+    """Calibrate the probabilities of a decrypted model on rows of known class.
 
-    scikit-learn's ``CalibratedClassifierCV(FrozenEstimator(opened))`` gives the same probabilities.
-    This one also takes tables, refuses the rows that the model was fitted to, and is saved without
-    pickle.
+    scikit-learn's ``CalibratedClassifierCV(FrozenEstimator(model))`` gives the same probabilities.
+    This class also takes tables, refuses the rows that the model was fitted to, and is saved
+    without pickle.
 
     Parameters
     ----------
     model : classifier of this library
-        Opened, or fitted in the clear.
+        Decrypted, or fitted to clear rows.
     method : {"sigmoid", "isotonic"}
-        Platt's two numbers, for a few hundred rows or less; or any rising curve, for a thousand
-        rows or more.
+        Platt's curve with two parameters, for up to a few hundred rows; or any increasing curve,
+        for a thousand rows or more.
 
     Attributes
     ----------
     classes_ : array
     curves_ : list of dict
-        ``slope`` and ``intercept``, or the corners ``x`` and ``y``: one curve for two classes, of
-        the second; else one for each.
+        ``slope`` and ``intercept``, or the corners ``x`` and ``y``. Two classes have one curve,
+        that of the second class; else each class has one.
     n_rows_ : int
-        Rows that it was calibrated on.
+        Number of rows that the model was calibrated on.
     class_counts_ : array
-        How many of them are of each class.
+        Number of these rows in each class.
 
     References
     ----------
@@ -74,18 +74,28 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.method = method
 
     def fit(self, X: Any, y: Any = None) -> CalibratedModel:
-        """Calibrate on labelled rows that the model was not fitted to: a table, or
-        ``X`` and ``y``.
+        """Calibrate on labelled rows that the model was not fitted to.
+
+        Parameters
+        ----------
+        X : Table, DataFrame or array
+        y : array, optional
+            The classes; a table has its own.
+
+        Raises
+        ------
+        ArgumentError
+            If a class has no rows, or the model was fitted to these rows.
         """
         if self.method not in METHODS:
             raise ArgumentError(
-                f"method={self.method!r}: there are 'sigmoid' and 'isotonic'", code="unknown-method"
+                f"method={self.method!r} is unknown: use 'sigmoid' or 'isotonic'",
+                code="unknown-method",
             )
         if not isinstance(self.model, TotalsClassifier):
             raise ArgumentTypeError(
-                "a fitted model of this library is calibrated here, not "
-                f"{type(self.model).__name__}: others have scikit-learn's "
-                "CalibratedClassifierCV",
+                f"a {type(self.model).__name__} cannot be calibrated here: give a fitted model of "
+                "this library, or use scikit-learn's CalibratedClassifierCV",
                 code="not-a-fitted-model",
             )
         self.model._check_open()
@@ -105,9 +115,8 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             )
         if was_fitted_to(self.model, X, y):
             raise ArgumentError(
-                "these are the rows that the model was fitted to, and it looks better on them "
-                "than it is: calibrate on rows that "
-                "were kept back",
+                "these are the rows that the model was fitted to, on which its probabilities look "
+                "too good: calibrate on other rows",
                 code="training-rows-reused",
             )
         weights = (
@@ -119,8 +128,8 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         columns = _answers(self.model, X).T
         if not np.isfinite(columns).all():
             raise ArgumentError(
-                "some scores of the model are infinite: a class had no rows in its fit, and "
-                "cannot be calibrated",
+                "some scores of the model are infinite, because a class had no rows in its fit: "
+                "fit the model to rows of every class",
                 code="infinite-scores",
             )
         targets = range(1, 2) if len(classes) == 2 else range(len(classes))
@@ -130,8 +139,7 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.n_rows_, self.class_counts_ = len(codes), counts
         return self
 
-    # -- the model inside
-    # --------------------------------------------------------------------------------------------
+    # -- attributes of the model -------------------------------------------------------------------
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -149,8 +157,8 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         """The schema of the model."""
         return self.model.schema_
 
-    def _known_private(self) -> Schema:
-        schema: Schema = self.model._known_private()
+    def _get_private_schema(self) -> Schema:
+        schema: Schema = self.model._get_private_schema()
         return schema
 
     def parameters(self) -> dict[str, Any]:
@@ -159,23 +167,22 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def __add__(self, other: Any) -> NoReturn:
         raise ArgumentError(
-            "a calibrated model cannot be combined: combine the models it was made from, and "
-            "calibrate what comes out",
+            "a calibrated model cannot be combined: combine the uncalibrated models and calibrate "
+            "the sum",
             code="calibrated-not-combinable",
         )
 
     __sub__ = __radd__ = __rsub__ = __add__
 
     def predict_votes(self, X: Any, **options: Any) -> NoReturn:
-        """Refused: the curve is no circuit of integers."""
+        """Raise an error: a calibration curve cannot be evaluated on encrypted rows."""
         raise ArgumentError(
-            "a calibrated model predicts rows in the clear: for encrypted rows give the opened "
-            "model that it was made from",
+            "a calibrated model predicts clear rows only: for encrypted rows use the model without "
+            "its calibration",
             code="still-encrypted",
         )
 
-    # -- predicting
-    # --------------------------------------------------------------------------------------------
+    # -- predicting --------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class."""
@@ -200,13 +207,10 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             predicted[without] = None
         return predicted
 
-    # -- files
-    # --------------------------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------------------
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the opened model and its calibration to a path or fsspec URL;
-        ``es.load`` reads it.
-        """
+        """Write the model with its calibration to a path or fsspec URL; ``es.load`` reads it."""
         check_is_fitted(self, "curves_")
         save_file(self.to_container(), url, overwrite=overwrite, private=True)
 
@@ -221,21 +225,22 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
 
 def was_fitted_to(model: Any, X: Any, y: Any = None) -> bool:
-    """Return whether an open model was fitted to these very rows, by comparing the totals."""
+    """Return whether a decrypted model was fitted to exactly these rows.
+
+    Models with equal totals count as fitted to the same rows.
+    """
     if not isinstance(X, Table):
-        X = model._known_private().table(model._check_frame(X, reset=False), y)
+        X = model._get_private_schema().table(model._check_frame(X, reset=False), y)
     counts = np.bincount(X.class_codes, X.weights, minlength=len(model.classes_))
-    if not np.array_equal(
-        counts, model.class_counts_
-    ):  # the fit is spared where the classes already tell
+    if not np.array_equal(counts, model.class_counts_):  # cheaper than computing all totals
         return False
     return bool(X.totals(model.answer_.question) == list(model.answer_.totals))
 
 
 def _answers(model: Any, X: Any) -> Floats:
-    """Return log-odds or scores of rows if the model has them, else probabilities.
+    """Return the log-odds or scores of rows if the model has them, else probabilities.
 
-    Of two classes, only of the second.
+    For two classes the only column is that of the second class.
     """
     if hasattr(model, "decision_function"):
         scores = np.asarray(model.decision_function(X), dtype=np.float64)
@@ -244,14 +249,12 @@ def _answers(model: Any, X: Any) -> Floats:
     return shares[:, 1:] if shares.shape[1] == 2 else shares
 
 
-# -- curves
-# ------------------------------------------------------------------------------------------------
+# -- curves ----------------------------------------------------------------------------------------
 
 
 def _sigmoid(answers: Floats, positive: NDArray[np.bool_], weights: Floats) -> Curve:
-    """Platt's: targets a little within 0 and 1, as if one more row of each kind had been seen, so
-    that no line is too steep.
-    """
+    # Platt's targets lie slightly within 0 and 1, as if each class had one more row: this bounds
+    # the slope.
     n1, n0 = weights[positive].sum(), weights[~positive].sum()
     targets = np.where(positive, (n1 + 1) / (n1 + 2), 1 / (n0 + 2))
     varies = answers.min() < answers.max()
@@ -275,12 +278,11 @@ def _read_isotonic(curve: Curve, answers: Floats) -> Floats:
     return np.interp(answers, curve["x"], curve["y"])
 
 
-# -- reading back
-# ------------------------------------------------------------------------------------------------
+# -- reading files ---------------------------------------------------------------------------------
 
 
 def read_calibrated(model: Any, data: bytes) -> CalibratedModel:
-    """Return the model with the calibration that its file has, checked."""
+    """Check the calibration in a file, and return the calibrated model."""
     try:
         facts = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -293,7 +295,7 @@ def read_calibrated(model: Any, data: bytes) -> CalibratedModel:
         or facts["method"] not in METHODS
     ):
         raise FileFormatError(
-            "the file has a calibration of a kind that this library does not know",
+            "the file has an unknown kind of calibration: it may be of a newer version",
             code="unknown-calibration",
         )
     n_classes, counts, curves = len(model.classes_), facts["class_counts"], facts["curves"]
@@ -309,7 +311,8 @@ def read_calibrated(model: Any, data: bytes) -> CalibratedModel:
         or not all(isinstance(curve, dict) and good(curve) for curve in curves)
     ):
         raise FileFormatError(
-            "the file has a calibration that cannot be", code="impossible-calibration"
+            "the file has an impossible calibration: it is damaged or was altered",
+            code="impossible-calibration",
         )
     calibrated = CalibratedModel(model, facts["method"])
     calibrated.curves_, calibrated.class_counts_, calibrated.n_rows_ = (

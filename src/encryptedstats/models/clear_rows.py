@@ -1,8 +1,7 @@
-"""Predict and score the rows of a file with an opened model.
+"""Predict and score the rows of a file with a decrypted model.
 
-The command line and the owner's page both use this: rows are read a piece at a time, every row of
-the file gets a line, and what is said afterwards (rows without a prediction, rows outside the bins)
-is counted here.
+The command line and the owner's page share this module. It reads files piece by piece, writes a
+line for every row, and counts rows without a prediction and rows outside the bins.
 """
 
 from __future__ import annotations
@@ -39,33 +38,40 @@ SUMMARIES_OF_NUMBERS: Final[dict[str, Callable[[Any], Any]]] = {
     "mean": np.mean,
     "largest": np.max,
 }
-TellFormat = Callable[[CsvFormat], None]
+FormatCallback = Callable[[CsvFormat], None]
 
 
 class FilePredictions:
-    """The predictions of an opened model for a file, and their summary.
+    """Predict the rows of a file with a decrypted model, and summarise the predictions.
 
-    Every row of the file has a line. Rows with values that the schema does not allow, such as a
-    number out of bounds, have an empty one.
+    Every row of the file has a line. The line is empty for rows with values that the schema does
+    not allow, such as a number out of bounds.
+
+    Parameters
+    ----------
+    model : fitted model
+    options : CsvOptions, optional
+    on_format : callable, optional
+        Called with the format of the CSV file once it is known.
     """
 
     def __init__(
-        self, model: Any, options: CsvOptions | None = None, told: TellFormat | None = None
+        self, model: Any, options: CsvOptions | None = None, on_format: FormatCallback | None = None
     ) -> None:
-        self.model, self.schema = model, model._known_private()
-        self.options, self.told = options, told
+        self.model, self.schema = model, model._get_private_schema()
+        self.options, self.on_format = options, on_format
         self.moved: tuple[Moved, ...] = ()
         self.unusable: tuple[Unusable, ...] = ()
         self.n_rows = self.n_unpredicted = 0
-        self.has_classes = hasattr(model, "classes_")  # else it predicts numbers
+        self.has_classes = hasattr(model, "classes_")  # else the model predicts numbers
         self.predicted: Counter[Any] = Counter()
         self.numbers: list[NDArray[np.float64]] = []
-        self.judged: int | None = 0  # rows with a class and a prediction
+        self.judged: int | None = 0  # rows with a known class and a prediction; None if none has
         self.right = 0
 
     def csv(self, data: str | os.PathLike[str]) -> Iterator[str]:
-        """Yield the CSV of predictions in pieces."""
-        for frame in read_frames(data, self.schema, _ROWS_AT_ONCE, self.options, self.told):
+        """Yield the CSV file of predictions in pieces."""
+        for frame in read_frames(data, self.schema, _ROWS_AT_ONCE, self.options, self.on_format):
             if len(frame):
                 is_first = not self.n_rows
                 lines = self._predict(frame, data).set_axis(self._index(frame))
@@ -75,14 +81,14 @@ class FilePredictions:
         if self.n_rows == self.n_unpredicted > 1:
             raise SchemaError(
                 f"no row of {data} can be predicted: {'; '.join(map(str, self.unusable))}. Correct "
-                "the file, or fit a model of a schema that allows such rows",
+                "the file, or fit a model with a schema that allows such rows",
                 code="no-row-predicted",
             )
         warn_of_unusable(self.unusable, self.n_unpredicted, self.n_rows, stacklevel=1)
         warn_of_moved(self.moved, stacklevel=1)
 
     def _index(self, frame: pd.DataFrame) -> pd.Index[Any]:
-        """Return the labels of rows: their id if the schema has one, else their number."""
+        # Rows are labelled by the id that the schema names, else by number.
         has_id = self.schema.id is not None and self.schema.id in frame.columns
         index: pd.Index[Any] = (
             pd.Index(frame[self.schema.id]) if has_id else pd.Index(frame.index, name="row")
@@ -125,7 +131,7 @@ class FilePredictions:
         return pd.DataFrame(scores.reshape(len(index), -1), index, names)
 
     def facts(self) -> dict[str, Any]:
-        """Return the summary of what was predicted, ready for JSON."""
+        """Return a summary of the predictions for JSON."""
         predicted: dict[str, Any]
         if self.has_classes:
             predicted = {
@@ -152,36 +158,37 @@ class FilePredictions:
 
 
 def score_names(labels: Sequence[Any], are_probabilities: bool = True) -> list[str]:
-    """Return the names of the columns of probabilities, or of scores."""
+    """Return the names of columns of probabilities or scores.
+
+    >>> score_names(["no", "yes"])
+    ['P(no)', 'P(yes)']
+    """
     return [f"{'P' if are_probabilities else 'score'}({label})" for label in labels]
 
 
 def model_in(model: Any) -> Any:
-    """Return the model itself, or the one that was calibrated."""
+    """Return the model inside a calibrated model; any other model is returned as it is."""
     from encryptedstats.models.calibration import CalibratedModel  # imports scikit-learn
 
     return model.model if isinstance(model, CalibratedModel) else model
 
 
 def check_predicts(model: Any) -> None:
-    """Raise an error for a result that predicts nothing, such as a test."""
+    """Raise ArgumentError for a result that predicts nothing, such as a test."""
     if not hasattr(model, "predict"):
         raise ArgumentError(
-            f"{model.name} predicts nothing: a classifier or a regression is needed",
+            f"{model.name} cannot predict: give a classifier or a regression",
             code="not-predicting",
         )
 
 
 def check_classifies(model: Any, file: str | os.PathLike[str]) -> None:
-    """Raise an error for a model that predicts no classes, such as a regression."""
+    """Raise DataError for a model that predicts no classes, such as a regression."""
     if not hasattr(model, "classes_"):
         raise DataError(
-            f"{file} holds {model_in(model).name}, which predicts no classes, and scores are of "
-            "classes: give a classifier; ",
-            Cure(
-                "predict numbers",
-                "predict() gives the numbers that it expects, to compare with yours",
-            ),
+            f"{file} has a {model_in(model).name}, which predicts numbers, and only classifiers "
+            "can be scored: give a classifier, or compare the numbers yourself; ",
+            Cure("predict numbers", "predict() returns them"),
             code="not-a-classifier",
         )
 
@@ -191,10 +198,23 @@ def read_labelled_rows(
     data: str | os.PathLike[str],
     weights: str | None = None,
     options: CsvOptions | None = None,
-    told: TellFormat | None = None,
+    on_format: FormatCallback | None = None,
 ) -> tuple[Table, int]:
-    """Return the rows of a file that have a class, and the number of those that have none."""
-    frame = read_frame(data, schema, options, told)
+    """Read the rows of a file that have a class.
+
+    Returns
+    -------
+    Table
+        The rows with a class.
+    int
+        The number of rows without a class.
+
+    Raises
+    ------
+    SchemaError
+        If no row has a class, or the file does not fit the schema.
+    """
+    frame = read_frame(data, schema, options, on_format)
     if not len(frame):
         raise no_rows_error(data, schema)
     if schema.target not in frame.columns:
@@ -202,16 +222,17 @@ def read_labelled_rows(
     known = frame[frame[schema.target].notna()]
     if not len(known):
         raise SchemaError(
-            f"{data} has no class in any of its {plural(len(frame), 'row')}: nothing can be scored",
+            f"none of the {plural(len(frame), 'row')} of {data} has a class: fill in the column "
+            f"{schema.target!r} to score predictions",
             code="no-known-classes",
         )
     if weights is not None and weights not in known.columns:
         raise SchemaError(
-            f"{data}: there is no column {weights!r} for the weights"
+            f"{data} has no column {weights!r} for the weights"
             f"{did_you_mean(weights, known.columns)}",
             code="unknown-column",
         )
-    # The columns of a one-hot table count by position, so weights must not stand among them.
+    # Columns of one-hot tables are found by position, so the weights must not be among them.
     rows = known if weights is None or schema.onehot is None else known.drop(columns=weights)
     try:
         table = schema.table(rows, weights=None if weights is None else known[weights].to_numpy())
@@ -232,6 +253,7 @@ def no_rows_error(data: str | os.PathLike[str], schema: Schema) -> SchemaError:
 def no_classes_error(data: str | os.PathLike[str], schema: Schema) -> SchemaError:
     """Return the error for a file without the column of the target."""
     return SchemaError(
-        f"{data} has no column {schema.target!r}: scores need the classes of the rows",
+        f"{data} has no column {schema.target!r} with the classes of the rows: add it to score "
+        "predictions",
         code="no-class-column",
     )

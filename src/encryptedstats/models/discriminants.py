@@ -1,5 +1,6 @@
-"""Linear means and Fisher's discriminant (Graepel, Lauter and Naehrig, 2012), from encrypted class
-sums and second moments.
+"""Linear means and Fisher's discriminant, from encrypted class sums and second moments.
+
+Both follow Graepel, Lauter and Naehrig (2012).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
-    Known,
+    ModelTotals,
     RowAnswer,
     Shapes,
     Totals,
@@ -45,14 +46,14 @@ from encryptedstats.tables.questions.question import (
 class LinearMeans(CodedPredictors, TotalsClassifier):
     r"""Assign each row to the class with the nearest mean.
 
-    With class means m_c, the score of class c is m_c'x - m_c'm_c / 2.
+    With class means :math:`m_c`, the score of class c is :math:`m_c'x - m_c'm_c / 2`.
 
     Parameters
     ----------
     centred : bool
-        Ordinal codes around 0 instead of 1..m.
+        Whether the codes of bins are centred around 0 instead of running from 1 to m.
     bins : int
-        Bins of a continuous variable when fitting arrays and DataFrames.
+        Number of bins of a continuous variable, for fits to arrays and DataFrames.
     variables : list of str, optional
         The predictors to use, by name or id; all by default.
 
@@ -107,26 +108,23 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         self.class_counts_ = totals["class_counts"].astype(np.int64)
         refuse_impossible(
-            bool((self.class_counts_ >= 0).all()), "a class would have fewer than no rows"
+            bool((self.class_counts_ >= 0).all()), "a class would have a negative number of rows"
         )
         self.means_ = (totals["sums"] / np.maximum(self.class_counts_, 1)).T.astype(float)
 
-    def learned(self) -> pd.DataFrame:
+    def tabulate(self) -> pd.DataFrame:
         return self._by_class("mean", self.means_)
 
     def _by_class(self, what: str, found: NDArray[np.float64]) -> pd.DataFrame:
         index = predictor_index(self._features(self.schema_.public()), self.schema_)
         return pd.DataFrame(found.T, index, [f"{what} {label}" for label in self.classes_])
 
-    # -- predicting without opening
-    # ----------------------------------------------------------------------------------------
+    # -- encrypted predictions ---------------------------------------------------------------------
 
     def answers(
-        self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
+        self, schema: PublicSchema, columns: Columns, known: ModelTotals, output: str = ""
     ) -> Arrays:
-        """Return the products of the sums of each class with the row and with themselves, and the
-        class counts.
-        """
+        # For each class the product of its sums with the row, and with themselves.
         found = [feature.value for feature in self._features(schema, columns)]
         products = []
         for sums in known["sums"].T:
@@ -158,28 +156,31 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
         )
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the score of each class; with two classes, that of the second less that of the
-        first.
+        """Return the score of each class.
+
+        With two classes, return the score of the second minus that of the first.
         """
         scores = self._by_row(X, self.scores)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
 
 class FisherDiscriminant(LinearMeans):
-    r"""Linear means in the metric of the scatter within classes.
+    r"""Assign each row to the class with the nearest mean, in the metric of the scatter in classes.
 
-    Directions are :math:`S^{-1} (m_c - m)`, thresholds half-way. The worker computes class sums and
-    all sums of products of two predictors; the owner forms
+    The directions are :math:`S^{-1} (m_c - m)`, and the thresholds lie half-way. The worker
+    computes class sums and all sums of products of two predictors; the owner computes
     :math:`S = (\sum xx' - \sum_c n_c m_c m_c') / N` exactly, and solves. Scores are those of
-    :class:`LinearMeans` seen from the mean m of all rows, which changes no decision. A billionth of
-    every predictor's variance is added to the diagonal of S: so predictors may be collinear, as the
-    levels of a category are, and one that is constant within classes decides.
+    :class:`LinearMeans` with the mean m of all rows as the origin, which changes no decision. A
+    billionth of every predictor's variance is added to the diagonal of S: predictors may then be
+    collinear, as the levels of a category are, and a predictor that is constant within classes
+    decides.
 
     Attributes
     ----------
-    class_counts_, means_ : as of :class:`LinearMeans`
+    class_counts_, means_
+        See :class:`LinearMeans`.
     scatter_ : array of shape (n_predictors, n_predictors)
-        S.
+        The matrix S.
     directions_ : array of shape (n_classes, n_predictors)
 
     Examples
@@ -194,23 +195,20 @@ class FisherDiscriminant(LinearMeans):
     title: ClassVar[str] = "Fisher's linear discriminant"
     _RIDGE: ClassVar[float] = 1e-9
     short_name: ClassVar[str] = "fisher"
-    why_opened: ClassVar[str] = "the scatter matrix has to be inverted, which the owner does: "
+    why_opened: ClassVar[str] = "the owner has to invert the scatter matrix: "
 
     def answers(
-        self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
+        self, schema: PublicSchema, columns: Columns, known: ModelTotals, output: str = ""
     ) -> Arrays:
-        """None before it is opened."""
         raise self._cannot_predict()
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
-        """None before it is opened."""
         raise self._cannot_predict()
 
-    def learned(self) -> pd.DataFrame:
+    def tabulate(self) -> pd.DataFrame:
         return self._by_class("direction", self.directions_)
 
     def scores(self, table: Table) -> NDArray[np.float64]:
-        """Along the directions, from half-way."""
         half_way = (self.directions_ * (self.means_ - self.origin_)).sum(axis=1) / 2
         scores: NDArray[np.float64] = (
             self._matrix(table) - self.origin_
@@ -235,8 +233,8 @@ class FisherDiscriminant(LinearMeans):
         products, sums = symmetric(totals["products"], self.means_.shape[1]), totals["sums"].T
         counts = [max(1, int(count)) for count in self.class_counts_]
         n = max(1, int(self.class_counts_.sum()))
-        # In integers, over a common denominator: a difference of large floats would not tell
-        # collinear from nearly so.
+        # Integers over a common denominator: a difference of large floats could not distinguish
+        # collinear predictors from nearly collinear ones.
         common = lcm(*counts)
         within = common * products - sum(
             common // m * np.outer(s, s) for m, s in zip(counts, sums, strict=True)

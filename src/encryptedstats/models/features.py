@@ -1,7 +1,7 @@
-"""Predictors of linear models: how each variable becomes one or several integers (section 2.2).
+"""Predictors of linear models: each variable becomes one or several integers (section 2.2).
 
-Ordered variables are their ordinal codes, centred or not; numbers are what they are; a category is
-one 0/1 predictor a level, as in the paper's table of data sets.
+An ordered variable becomes its ordinal code, a number stays as it is, and a category becomes one
+0/1 predictor for each level, as in the paper's table of data sets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from encryptedstats.circuits.expressions import Expression, column, linear
 from encryptedstats.errors import ArgumentError
 from encryptedstats.tables import PublicSchema, Table
-from encryptedstats.tables.columns import asked_columns, table_columns
+from encryptedstats.tables.columns import list_question_columns, table_columns
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions.question import bin_columns, number_column
 from encryptedstats.tables.schema.bins import code_values
@@ -26,10 +26,10 @@ from encryptedstats.tables.schema.variables import PublicVariable
 
 @dataclass(frozen=True)
 class Feature:
-    """One predictor: its variable, the level of a category, and its expression with its square."""
+    """A predictor with its expression and the expression of its square."""
 
     variable: int
-    level: int | None
+    level: int | None  # of a category; None for other variables
     value: Expression
     square: Expression
 
@@ -41,12 +41,15 @@ def features(
     *,
     centred: bool,
 ) -> list[Feature]:
-    """Return the predictors that the variables at these positions become."""
+    """Return the predictors of the variables at these positions."""
     if not count_features(schema, positions):
         raise ArgumentError(
-            "no variable of this schema varies: there is nothing to fit", code="nothing-varies"
+            "every variable of this schema is constant: a model needs at least one that varies",
+            code="nothing-varies",
         )
-    stored = set(asked_columns(schema, table_columns(schema)) if columns is None else columns)
+    stored = set(
+        list_question_columns(schema, table_columns(schema)) if columns is None else columns
+    )
     found: list[Feature] = []
     for j in positions:
         variable, bins = schema.variables[j], bin_columns(schema, j)
@@ -61,10 +64,10 @@ def features(
 
 
 class CodedPredictors:
-    """Base of models whose predictors are codes, around 0 (``centred``) or not."""
+    """Base class of models whose predictors are codes, centred around 0 or not."""
 
     remarks: ClassVar[tuple[str, ...]] = (
-        "of codes of bins, of 0/1 for a level of a category, and of numbers in units of their "
+        "predictors: codes of bins, 0/1 for a level of a category, and numbers in units of their "
         "last decimal",
     )
     centred: bool
@@ -87,18 +90,22 @@ class CodedPredictors:
 
 
 def count_features(schema: PublicSchema, positions: Sequence[int]) -> int:
-    """Count the predictors that the variables at these positions become."""
+    """Return the number of predictors of the variables at these positions."""
     used = [schema.variables[j] for j in positions]
     return sum(not is_constant(v) if v.kind == "number" or v.has_codes else v.n_bins for v in used)
 
 
 def is_constant(variable: PublicVariable) -> bool:
-    """Return whether an ordered variable has a single code: it is no predictor then."""
+    """Return whether an ordered variable has a single code, so that it is no predictor."""
     return variable.has_codes and variable.n_bins < 2
 
 
 def symmetric(products: NDArray[Any], k: int) -> NDArray[Any]:
-    """Return a symmetric matrix of exact integers from its upper triangle, given row by row."""
+    """Return the symmetric matrix of exact integers with this upper triangle, row by row.
+
+    >>> symmetric(np.array([1, 2, 3], dtype=object), 2).tolist()
+    [[1, 2], [2, 3]]
+    """
     matrix = np.empty((k, k), dtype=object)
     for (a, b), value in zip(combinations_with_replacement(range(k), 2), products, strict=True):
         matrix[a, b] = matrix[b, a] = value
@@ -106,11 +113,11 @@ def symmetric(products: NDArray[Any], k: int) -> NDArray[Any]:
 
 
 def solve(matrix: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float64]:
-    """Solve a system of exact moments by least squares, even if a constant or repeated predictor
-    makes it singular.
+    """Solve a system of exact moments by least squares.
 
-    Predictors are brought to one scale first, so that small ones are not taken for none.
+    The system may be singular because of a constant or repeated predictor.
     """
+    # On a common scale, small predictors do not fall below the cutoff of the rank.
     scale = np.sqrt([float(value) or 1.0 for value in np.diag(matrix)])
     scaled = (matrix / np.outer(scale, scale)).astype(float)
     solution = np.linalg.lstsq(scaled, (right.T / scale).T.astype(float), rcond=1e-10)[0]
@@ -121,10 +128,7 @@ def solve(matrix: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float64]:
 def _make_coded(
     j: int, n_bins: int, bins: list[Expression], stored: set[Column], centred: bool
 ) -> Feature:
-    """Return the ordinal codes of a variable.
-
-    From bins, the square is a sum of bins too and costs no product.
-    """
+    # From indicators of bins, the square is a sum of indicators too and costs no product.
     if Column("onehot", j, 0) in stored:
         codes = code_values(n_bins, centred=centred)
         value = linear([(code, x) for code, x in zip(codes, bins, strict=True) if code])
@@ -135,8 +139,9 @@ def _make_coded(
 
 
 def product_totals(found: Sequence[Feature], everyone: Expression) -> list[Expression]:
-    """Return the totals of all products of two predictors, over the rows (and with the weights) of
-    ``everyone``.
+    """Return the totals of all products of two predictors.
+
+    ``everyone`` is 1, or the weight, in the rows that count.
     """
     return [
         (a.square * everyone if a is b else a.value * b.value * everyone).total()

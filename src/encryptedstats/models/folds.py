@@ -1,4 +1,4 @@
-"""Scores of cross-validated models, each on the rows of the fold that it has not seen."""
+"""Score cross-validated models, each on the rows of the fold that it was not fitted to."""
 
 from __future__ import annotations
 
@@ -23,26 +23,32 @@ def score_folds(
     Parameters
     ----------
     models : list of models
-        What ``model.fit_folds(table)`` gives on a clear table, or ``owner.open(folds, schema)`` of
-        an encrypted one: for every fold the model of all other rows.
+        What ``model.fit_folds(table)`` returns for a clear table, or ``owner.open(folds, schema)``
+        for an encrypted one.
     table : Table
-        The clear rows, with their classes and folds, as they were encrypted.
+        The clear rows with their classes and folds.
     scoring : str or callable, optional
-        As scikit-learn has it. By default the AUC, and accuracy for more than two classes.
+        A scorer of scikit-learn. By default ``"roc_auc"`` for two classes, else ``"accuracy"``.
 
     Returns
     -------
     DataFrame
-        One row a fold: its number of rows and its score.
+        The number of rows and the score of each fold.
+
+    Raises
+    ------
+    SchemaError
+        If the table has no classes or no folds, or another number of folds than there are models.
     """
     if table.fold_codes is None or table.class_codes is None:
         raise SchemaError(
-            "scoring needs the clear table with its classes and folds, as it was before encryption",
+            "this table has no classes or no folds: give the clear table that was encrypted, with "
+            "its classes and folds",
             code="classes-or-folds-missing",
         )
     if len(models) != table.n_folds:
         raise SchemaError(
-            f"there are {len(models)} models, and the table has {table.n_folds} folds",
+            f"there are {len(models)} models and {table.n_folds} folds: give one model per fold",
             code="fold-counts-differ",
         )
     if scoring is None:

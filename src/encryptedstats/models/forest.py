@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import Expression, column, sum_of
@@ -27,7 +25,8 @@ from encryptedstats.errors import (
     RowsByOthersError,
     SchemaError,
 )
-from encryptedstats.models.base import TotalsClassifier, known_schema
+from encryptedstats.models._sklearn import check_is_fitted
+from encryptedstats.models.base import TotalsClassifier, get_schema
 from encryptedstats.models.fraction import Fraction, clear_fraction, fraction_circuit
 from encryptedstats.models.growth import ForestShape, Split, Tree, grow
 from encryptedstats.models.prediction import (
@@ -39,7 +38,7 @@ from encryptedstats.models.prediction import (
     votes_of,
 )
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
-from encryptedstats.tables.answers.answer import same_schema
+from encryptedstats.tables.answers.answer import is_same_schema
 from encryptedstats.tables.answers.predictions import predict_clear
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions.constraints import (
@@ -52,7 +51,7 @@ from encryptedstats.tables.questions.constraints import (
 from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
-    Known,
+    ModelTotals,
     Number,
     RowAnswer,
     Shapes,
@@ -69,62 +68,64 @@ MAX_DEPTH = 6
 
 
 class CompletelyRandomForest(TotalsClassifier):
-    r"""A forest of trees that are grown without looking at rows, and then count the classes in
-    every leaf.
+    r"""Grow a forest of random trees without looking at rows, and count the classes in each leaf.
 
     The count of class c in leaf b of tree t is a polynomial in the encrypted indicators,
 
     .. math:: \rho^t_{bc} = \sum_i y_{ic} \prod_{l=1}^{L} \Big(\sum_{k \in D} x_{i, p, k}\Big)
 
-    with the variable p and the bins D of the split on the way to b at level l. It is computed node
-    by node: what is inside goes left times the range sum, and right is the rest, which takes 2^L -
-    1 products a class and tree.
+    with the variable p and the bins D of the split at level l of the path to b. The counts are
+    computed node by node: the rows of the left child are those of the node times the sum of the
+    indicators, and those of the right child are the rest. This takes :math:`2^L - 1` products for
+    each class and tree.
 
     Parameters
     ----------
     n_trees : int
-        Trees of the forest.
+        Number of trees.
     depth : int
-        Levels of splits, 1 to 6 (encrypted as far as parameters carry it, which a plan says).
+        Number of levels of splits, 1 to 6. A plan says which depth the parameters allow on
+        encrypted rows.
     max_features : int, float or "sqrt", optional
-        Each tree draws its variables from so many; a float is a share of them. All by default.
+        Number of variables that each tree may split on, drawn at random; a float is a share of
+        all variables. All by default.
     fraction : int or "inverse", optional
-        How a leaf's counts are weighed by the size of the leaf, p of all rows. By default an opened
-        forest weighs by 1/p, which averages the shares of the classes in the row's leaves, and an
-        encrypted forest, which cannot divide, adds the counts as votes. 0: votes are added in both.
-        "inverse": shares are averaged, and encrypted prediction is refused. M, a power of two from
-        2 to 64: by the expectation (1 - (1-p)^(M+1)) / p of the paper's stochastic fraction, which
-        encrypted prediction draws. The totals are the same for all, so an opened forest may change
-        it.
+        How the counts of a leaf are weighted by its size, the share p of all rows. By default a
+        decrypted forest weights by 1/p, which averages the shares of the classes in the leaves of a
+        row, and an encrypted forest, which cannot divide, adds the counts as votes. 0 adds votes in
+        both cases. "inverse" averages shares and refuses encrypted predictions. M, a power of two
+        from 2 to 64, weights by (1 - (1-p)^(M+1)) / p, the expectation of the stochastic fraction
+        of the paper, which is drawn for encrypted predictions. The totals do not depend on it, so
+        it can be changed after opening.
     averaged : int
-        For predictions without opening, where the fraction is drawn: over this many draws (a power of
-        two) it is averaged. Votes are as many times larger then, and vary less.
+        Number of draws, a power of two, over which the drawn fraction is averaged in encrypted
+        predictions. Votes are that many times larger and vary less.
     random_state : int, optional
-        Seed of the growth: trees are public, so it is no secret. None draws one at every fit.
+        Seed of the trees. Trees are public, so the seed is no secret. None draws a seed at every
+        fit.
     bins : int
-        Bins of a continuous variable when fitting arrays and DataFrames.
+        Number of bins of a continuous variable, for fits to arrays and DataFrames.
     repeats : bool
-        Whether splits ignore those above them, so that some leaves can hold no rows: for files of
-        earlier versions, whose trees grew so.
+        Whether splits ignore those above them, so that some leaves can hold no rows. Files of
+        earlier versions have such trees.
     variables : list of str, optional
         The predictors to use, by name or id; all by default.
 
     Attributes
     ----------
     random_state_ : int
-        The seed that the trees grew from.
+        The seed of the trees.
     trees_ : tuple
         The splits.
     leaf_counts_ : array of shape (n_trees, 2**depth, n_classes)
-        Counts of an opened forest, never scaled.
+        Unweighted counts of a decrypted forest.
     node_counts_ : array of shape (n_trees, 2**(depth+1) - 1, n_classes)
-        The same for every node, root first, leaves last.
+        The same for every node, the root first and the leaves last.
     class_counts_ : array of shape (n_classes,)
     drawn_ : list of int, or EncryptedNumbers
-        The stochastic fraction of every leaf of every tree, where it was drawn (times
-        ``averaged``).
+        The drawn fraction of every leaf of every tree, times ``averaged``.
     feature_importances_ : array of shape (n_variables,)
-        Decrease of Gini impurity at the splits of a variable, as a share of all.
+        The share of each variable in the decrease of Gini impurity over all splits.
 
     References
     ----------
@@ -164,9 +165,7 @@ class CompletelyRandomForest(TotalsClassifier):
         ),
         "averaged": Choice(values=tuple(2**i for i in range(11)), code="averaged-out-of-range"),
     }
-    caveat: ClassVar[str] = (
-        "shares of votes or of leaves: good for an order of the rows, not calibrated"
-    )
+    caveat: ClassVar[str] = "shares of votes or leaves, which rank the rows and are not calibrated"
 
     def __init__(
         self,
@@ -190,15 +189,20 @@ class CompletelyRandomForest(TotalsClassifier):
         self.repeats = repeats
         self.variables = variables
 
-    # -- growth
-    # --------------------------------------------------------------------------------------------
+    # -- growth ------------------------------------------------------------------------------------
 
     def grow(self, schema: Schema | PublicSchema) -> tuple[Tree, ...]:
-        """Grow the trees for a schema: the same for the same seed, everywhere."""
+        """Return the trees for a schema; they depend on the seed and the parameters only.
+
+        Raises
+        ------
+        ArgumentError
+            If ``random_state`` is None and the forest is not fitted.
+        """
         seed = getattr(self, "growth_", self.parameters())["random_state"]
         if seed is None:
             raise ArgumentError(
-                "random_state=None: growth on its own needs a seed, so that a fit can repeat it",
+                "random_state=None: give a seed to grow trees before a fit, which draws its own",
                 code="seed-missing",
             )
         self.check_parameters()
@@ -208,12 +212,12 @@ class CompletelyRandomForest(TotalsClassifier):
 
     @property
     def random_state_(self) -> int:
-        """The seed that the trees grew from."""
-        check_is_fitted(self, "answer_")
+        """The seed of the trees."""
+        check_is_fitted(self)
         return int(self.growth_["random_state"])
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters as JSON knows them; of a fitted forest with the seed of its fit."""
+        """Return the parameters as JSON values; a fitted forest has the seed of its fit."""
         found = super().parameters()
         seed = found["random_state"]
         return {
@@ -225,17 +229,15 @@ class CompletelyRandomForest(TotalsClassifier):
 
     @classmethod
     def _from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """Return the forest with these parameters; those of earlier files lack ``repeats``."""
+        # Files of earlier versions lack ``repeats``.
         return super()._from_parameters({"repeats": True, **parameters})
 
-    def _settled(self) -> CompletelyRandomForest:
-        """Fix the seed: that of the fit, if there was one."""
+    def _fix_seed(self) -> CompletelyRandomForest:
         if self.random_state is not None:
             return self
         seed = self.parameters()["random_state"]
         seed = secrets.randbelow(1 << 32) if seed is None else seed
-        settled: CompletelyRandomForest = clone(self).set_params(random_state=seed)
-        return settled
+        return self._clone(random_state=seed)
 
     def _n_features(self, schema: PublicSchema) -> int | None:
         n, wish = len(self._positions(schema)), self.max_features
@@ -247,14 +249,13 @@ class CompletelyRandomForest(TotalsClassifier):
             return int(min(n, wish))
         return max(1, int(wish * n))
 
-    # -- the circuit
-    # --------------------------------------------------------------------------------------------
+    # -- the circuit -------------------------------------------------------------------------------
 
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """Write class totals and, for every tree, node and class, what goes left; what goes right
-        is the rest.
+        """Write the totals of the classes, and of the rows that go left, by tree, node
+        and class.
         """
         classes = class_columns(schema, fold)
         left = [self._left_totals(tree, classes) for tree in self.grow(schema)]
@@ -278,8 +279,7 @@ class CompletelyRandomForest(TotalsClassifier):
             "left": (int(self.n_trees), 2 ** int(self.depth) - 1, n_classes),
         }
 
-    # -- the opened forest
-    # -----------------------------------------------------------------------------------------
+    # -- the decrypted forest ----------------------------------------------------------------------
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         self.trees_ = self.grow(schema)
@@ -287,11 +287,13 @@ class CompletelyRandomForest(TotalsClassifier):
         self.node_counts_ = self._all_counts(totals["left"].astype(np.int64))
         self.leaf_counts_ = self.node_counts_[:, 2**self.depth - 1 :]
         refuse_impossible(
-            bool((self.node_counts_ >= 0).all()), "a node would hold fewer than no rows"
+            bool((self.node_counts_ >= 0).all()), "a node would have a negative number of rows"
         )
 
     def _all_counts(self, left: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Compute counts of every node, leaves last: a right child is its parent less the left one."""
+        """Return the counts of every node, leaves last; a right child is its parent
+        minus the left.
+        """
         n_trees, n_nodes, n_classes = left.shape
         counts = np.empty((n_trees, 2 * n_nodes + 1, n_classes), dtype=np.int64)
         counts[:, 0] = self.class_counts_
@@ -301,8 +303,9 @@ class CompletelyRandomForest(TotalsClassifier):
         return counts
 
     def leaf_weights(self) -> NDArray[np.float64]:
-        """Return what the counts of each leaf are multiplied by: 1/p, 1 or the expected stochastic
-        fraction.
+        """Return the factor of the counts of each leaf, which ``fraction`` determines.
+
+        It is 1/p, 1 or the expectation of the drawn fraction; 0 for empty leaves.
         """
         self._check_open()
         sizes = self.leaf_counts_.sum(axis=2)
@@ -314,14 +317,14 @@ class CompletelyRandomForest(TotalsClassifier):
         return np.where(sizes > 0, weights, 0.0)
 
     def apply(self, X: Any) -> NDArray[np.int64]:
-        """Return the leaf of each row in each tree, shape (rows, trees)."""
+        """Return the leaf of each row in each tree, an array of shape (n_rows, n_trees)."""
         return self._by_row(X, self._leaves)
 
     def _leaves(self, table: Table) -> NDArray[np.int64]:
         return _leaves_of(self.trees_, table)
 
     def decision_votes(self, X: Any) -> NDArray[np.float64]:
-        """Return the votes of each class: the weighted counts of the row's leaf, added up over
+        """Return the votes for each class: the weighted counts of a row's leaves, summed over
         trees.
         """
         return self._by_row(X, self._votes)
@@ -337,36 +340,32 @@ class CompletelyRandomForest(TotalsClassifier):
         )
 
     def scores(self, table: Table) -> NDArray[np.float64]:
-        """Shares of the votes: of the answers themselves, or weighed by the expected fraction,
-        where those have a drawn one.
-        """
         return _shares(self._votes(table))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the share of the votes of each class."""
+        """Return the share of the votes for each class."""
         return self._by_row(X, self.scores)
 
     def votes(self, X: Any) -> pd.DataFrame:
-        """Return the votes of each class as a DataFrame."""
+        """Return the votes for each class as a DataFrame."""
         return pd.DataFrame(self.decision_votes(X), columns=list(self.classes_))
 
-    # -- predicting without opening
-    # ----------------------------------------------------------------------------------
+    # -- encrypted predictions ---------------------------------------------------------------------
 
     def answers(
-        self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
+        self, schema: PublicSchema, columns: Columns, known: ModelTotals, output: str = ""
     ) -> Arrays:
-        """Write for every class the sum over trees of the count in the row's leaf (times the leaf's
-        drawn fraction).
+        """Write for every class the sum over trees of the count in the row's leaf.
 
-        Which leaf that is, is decided from below: a node's count is that of its right child, plus
-        what the left one has more if the row goes left. That takes 2^L - 1 products a class and
-        tree, and a row need not be followed from the root.
+        The count is multiplied by the drawn fraction of the leaf, if there is one. The leaf is
+        selected from the leaves upwards: the count of a node is that of its right child, plus the
+        difference of the left one if the row goes left. This takes 2^L - 1 products for each class
+        and tree.
         """
         self._check_drawn(known)
         trees = self.grow(schema)
-        # With fractions trees have no products in common, and few of these are held at a time where
-        # trees share no counts.
+        # With fractions, trees have no products in common. If they share no counts either, few
+        # products are in memory at a time.
         left = known["left"] if DRAWN in known else _share_counts(known["left"], trees)
         share = {split: _goes_left(split) for tree in trees for split in tree}
         largest = known.highest("class_counts") * (known.highest(DRAWN) if DRAWN in known else 1)
@@ -390,21 +389,18 @@ class CompletelyRandomForest(TotalsClassifier):
         return {"votes": (schema.n_classes,)}
 
     def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "") -> Votes:
-        """Shares of the votes."""
         return votes_of(
             answers, class_names(schema), _shares(answers["votes"].astype(float)), schema
         )
 
-    # -- the drawn fraction
-    # --------------------------------------------------------------------------------------------
+    # -- the drawn fraction ------------------------------------------------------------------------
 
     @property
     def _draws(self) -> int:
-        """Return how many rows are drawn for a leaf: none unless the fraction is a number."""
+        """The number of rows that are drawn for a leaf; 0 unless ``fraction`` is a number."""
         return 0 if self.fraction is None or isinstance(self.fraction, str) else int(self.fraction)
 
     def _fraction(self) -> Fraction:
-        """Return how the stochastic fraction of this forest is drawn: from the seed of its growth."""
         return Fraction(
             self._draws, int(self.averaged), int(self.parameters()["random_state"] or 0)
         )
@@ -412,19 +408,36 @@ class CompletelyRandomForest(TotalsClassifier):
     def draw_fraction(
         self, table: Table | EncryptedTable, **options: Any
     ) -> CompletelyRandomForest:
-        """Draw the stochastic fraction of every leaf from a table, which stays as closed as it is:
-        for :meth:`predict_votes`.
+        """Draw the stochastic fraction of every leaf, which :meth:`predict_votes` uses.
 
-        A fit draws from its own rows, on encrypted tables where keys were planned for it. Fractions
-        do not add up as counts do: a model that was combined from others has none until they are
-        drawn from all its rows.
+        A fit draws from its own rows; for an encrypted table only if the keys were planned for it.
+        Fractions cannot be added as counts can: a model that was combined from others has none
+        until they are drawn from all its rows.
+
+        Parameters
+        ----------
+        table : Table or EncryptedTable
+            All rows of the forest; encrypted if the forest is encrypted. Nothing is decrypted.
+        **options
+            See ``EncryptedTable.evaluate``.
+
+        Returns
+        -------
+        The forest itself.
+
+        Raises
+        ------
+        ParameterError
+            If ``fraction`` is no power of two from 2 to 64.
+        RowsByOthersError
+            If others encrypted the rows.
         """
-        check_is_fitted(self, "answer_")
+        check_is_fitted(self)
         if not self._draws:
             named = () if self.fraction is None else (self.named_parameter("fraction"), ": ")
             raise ParameterError(
                 *named,
-                "there is no fraction to draw; a power of two from 2 to 64 is drawn",
+                "this forest has no fraction to draw: set it to a power of two from 2 to 64",
                 code="nothing-to-draw",
             )
         self._check_drawn_from(table)
@@ -436,33 +449,33 @@ class CompletelyRandomForest(TotalsClassifier):
             drawn: Any = table.evaluate(outputs, bounds=[bound] * len(outputs), **options)
         else:
             drawn = clear_fraction(fraction, _leaves_of(trees, table), 2**self.depth)
-        self.answer_ = replace(self.answer_, beside={**self.beside_, DRAWN: drawn})
+        self.answer_ = replace(self.answer_, extra_totals={**self.extra_totals_, DRAWN: drawn})
         return self
 
     def _check_drawn_from(self, table: Table | EncryptedTable) -> None:
         if isinstance(table, EncryptedTable) != self.is_encrypted:
             raise ArgumentTypeError(
-                "an encrypted forest draws from an encrypted table, an open one from a clear one: "
-                "what weighs the counts is as "
-                "closed as they are",
+                "an encrypted forest draws from an encrypted table, and a decrypted forest from a "
+                "clear table: give the other table",
                 code="encrypted-and-open",
             )
-        if not same_schema(self.schema_, known_schema(table)):
+        if not is_same_schema(self.schema_, get_schema(table)):
             raise SchemaError(
-                "these rows are of another schema than the forest", code="other-schema"
+                "these rows have another schema than the forest: give the rows that it was fitted "
+                "to",
+                code="other-schema",
             )
         if isinstance(table, EncryptedTable):
             if table.by_others:
                 raise RowsByOthersError(
-                    "these rows were encrypted by others, and which of them are drawn is public: "
-                    "an opened drawn fraction would tell in which leaves single rows are. Fractions are drawn from rows that "
-                    "their owner encrypted",
+                    "these rows were encrypted by others. Which rows are drawn is public, so the "
+                    "decrypted fraction would reveal the leaves of single rows: draw from rows "
+                    "that the owner encrypted",
                     code="rows-by-others",
                 )
             self.totals_.keys.check_same(table.keys)
-            join_digests(
-                self.totals_.schema_digest, table.facts.schema_digest
-            )  # refused before the work, not after it
+            # Refuse another schema before the evaluation, which takes long.
+            join_digests(self.totals_.schema_digest, table.facts.schema_digest)
 
     def _fit_table(self, table: Table | EncryptedTable, **options: Any) -> CompletelyRandomForest:
         super()._fit_table(table, **options)
@@ -470,18 +483,19 @@ class CompletelyRandomForest(TotalsClassifier):
             table.parameters.kept_primes is not None and table.keys.rotations
         )
         if self._draws and planned and not (isinstance(table, EncryptedTable) and table.by_others):
-            options.pop("checkpoint", None)  # of the counts: what is drawn is drawn anew
+            options.pop("checkpoint", None)  # it is the checkpoint of the counts
             self.draw_fraction(table, **options)
         return self
 
     @property
     def drawn_(self) -> list[int] | EncryptedNumbers:
-        """The stochastic fractions, once they are drawn."""
-        if DRAWN not in (self.beside_ if hasattr(self, "answer_") else {}):
+        """The drawn fractions of every leaf of every tree."""
+        if DRAWN not in (self.extra_totals_ if hasattr(self, "answer_") else {}):
             raise AttributeError(
-                f"this forest, fraction={self.fraction!r}, has drawn nothing: see draw_fraction"
+                f"this forest, fraction={self.fraction!r}, has no drawn fractions: see "
+                "draw_fraction"
             )
-        found: list[int] | EncryptedNumbers = self.beside_[DRAWN]
+        found: list[int] | EncryptedNumbers = self.extra_totals_[DRAWN]
         return found
 
     def _drawn_circuit(
@@ -492,17 +506,17 @@ class CompletelyRandomForest(TotalsClassifier):
         fraction, trees = self._fraction(), self.grow(schema)
         return partial(fraction_circuit, fraction, trees, schema), Interval(1, fraction.largest)
 
-    def _beside_shapes(self, schema: PublicSchema) -> Shapes:
+    def _extra_shapes(self, schema: PublicSchema) -> Shapes:
         return {DRAWN: (int(self.n_trees), 2 ** int(self.depth))} if self._draws else {}
 
-    def _check_drawn(self, known: Known) -> None:
+    def _check_drawn(self, known: ModelTotals) -> None:
         if self.fraction == "inverse":
             raise ParameterError(
                 Cure(
                     "no inverse",
-                    "fraction='inverse' averages leaf shares and divides, which only an opened "
-                    "forest can: predict_proba, or "
-                    "fraction=0 or 2 to 64",
+                    "fraction='inverse' divides, which only a decrypted forest can: open the "
+                    "forest and call predict_proba, or set fraction to 0 or to a power of two "
+                    "from 2 to 64",
                 )
             )
         if self._draws and DRAWN not in known:
@@ -512,13 +526,13 @@ class CompletelyRandomForest(TotalsClassifier):
                 Cure("draw", "forest.draw_fraction(table), with all its rows"),
                 " (on an encrypted table with keys of ",
                 Cure("plan prediction", "es.plan(..., encrypted_prediction=True)"),
-                "); or open the forest, which weighs exactly",
+                "); or open the forest, which weights exactly",
                 code="fraction-not-drawn",
             )
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
-        """Decrease of Gini impurity at the splits of each variable, as a share of all decreases."""
+        """The share of each variable in the decrease of Gini impurity over all splits."""
         self._check_open()
         n_nodes = 2**self.depth - 1
         impurity = _weighted_gini(self.node_counts_)
@@ -529,8 +543,8 @@ class CompletelyRandomForest(TotalsClassifier):
                 importances[split.variable] += decrease[t, node]
         return importances / importances.sum() if importances.sum() > 0 else importances
 
-    def learned(self) -> pd.DataFrame:
-        """Importance and number of splits of every variable, the most important first."""
+    def tabulate(self) -> pd.DataFrame:
+        """Return the importance and the number of splits of every variable, sorted."""
         names = variable_names(self.schema_)
         used = np.bincount(
             [split.variable for tree in self.trees_ for split in tree], minlength=len(names)
@@ -542,11 +556,8 @@ class CompletelyRandomForest(TotalsClassifier):
 
 
 def _leaves_of(trees: Sequence[Tree], table: Table) -> NDArray[np.int64]:
-    """Return the leaf of each row in each tree, shape (rows, trees).
-
-    By a walk: as a circuit in which leaves are worth their numbers it takes nine times as long for
-    a few hundred rows.
-    """
+    """Return the leaf of each row in each tree, an array of shape (n_rows, n_trees)."""
+    # Walking down the trees is nine times as fast as evaluating the circuit for a few hundred rows.
     leaves = np.empty((len(table), len(trees)), dtype=np.int64)
     for t, tree in enumerate(trees):
         goes_left = np.stack(
@@ -560,11 +571,10 @@ def _leaves_of(trees: Sequence[Tree], table: Table) -> NDArray[np.int64]:
 
 
 def _share_counts(left: NDArray[Any], trees: Sequence[Tree]) -> NDArray[Any]:
-    """Replace equal counts by one: what comes after the same splits is the same count, in any tree.
+    """Replace equal counts by one: nodes after the same splits have the same count in any tree.
 
-    Shallow forests have few different nodes, however many trees: the products of a prediction are
-    then those of the nodes, each with the number of trees that have it as a weight (a forest is a
-    kernel whose weights are public).
+    Shallow forests have few distinct nodes. A prediction then multiplies once per distinct node and
+    uses the number of trees with that node as a public weight.
     """
     first: dict[Any, tuple[int, int]] = {}
     shared = left.copy()
@@ -577,9 +587,7 @@ def _share_counts(left: NDArray[Any], trees: Sequence[Tree]) -> NDArray[Any]:
 
 
 def _leaf_counts(count: Number, left: Sequence[Number]) -> list[Number]:
-    """Return the counts of the leaves of a tree, of one class; what goes right is what does not go
-    left.
-    """
+    """Return the counts of one class in the leaves of a tree."""
     counts = [count]
     for node, part in enumerate(left):
         counts += [part, sum_of_numbers([counts[node], -part])]
@@ -587,8 +595,9 @@ def _leaf_counts(count: Number, left: Sequence[Number]) -> list[Number]:
 
 
 def _leaf_value(tree: Tree, leaves: Sequence[Number], share: Mapping[Split, Expression]) -> Number:
-    """Return the value of the leaf that a row reaches; ``share`` is 1 for rows that a split sends
-    left.
+    """Return the value of the leaf that a row reaches.
+
+    ``share`` has for each split an expression that is 1 in rows that go left, else 0.
     """
     values: list[Number] = [*([0] * len(tree)), *leaves]
     for node in range(len(tree) - 1, -1, -1):
@@ -600,14 +609,12 @@ def _leaf_value(tree: Tree, leaves: Sequence[Number], share: Mapping[Split, Expr
 
 
 def _goes_left(split: Split) -> Expression:
-    """1 for rows that a split sends left, else 0."""
+    """Return an expression that is 1 in rows that a split sends left, else 0."""
     return sum_of([column(str(Column("onehot", split.variable, k))) for k in split.left])
 
 
 def _shares(votes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the share of each class of the votes; equal shares for rows that fall into empty
-    leaves only.
-    """
+    """Return the share of the votes for each class; equal shares for rows without votes."""
     total = votes.sum(axis=1, keepdims=True)
     shares: NDArray[np.float64] = np.where(
         total > 0, votes / np.where(total > 0, total, 1), 1 / votes.shape[1]

@@ -1,18 +1,17 @@
-"""The stochastic fraction of a forest, drawn from the table itself (paper, section 3.2), for
-encrypted predictions.
+"""Draw the stochastic fraction of a forest from the table (paper, section 3.2).
 
-For every leaf, M rows are drawn with replacement; the fraction is one more than how many of them,
-from the first on, lie outside the leaf: an estimate of rows in the table over rows in the leaf.
-Which rows are drawn is public and follows from a seed; what they hold is not.
+Encrypted predictions use it. For every leaf, M rows are drawn with replacement. The fraction is 1
+plus the number of draws before the first that lies in the leaf (at most M): an estimate of the rows
+of the table over the rows of the leaf. A public seed determines which rows are drawn; their values
+stay encrypted.
 
-On encrypted slots all leaves are drawn for side by side, one slot each. Draw number m begins at a
-random row, and leaf number u gets the row that lies u further on (beyond the last row, from the
-first on again): for each leaf these are independent, uniform draws, whatever the number of rows,
-and rows that follow each other lie in slots that follow each other, so that a draw for a thousand
-leaves is two or three rotations, at the ends of half rows, chunks and the table. Nothing is filled
-up or copied, and padding is never drawn. Where a row will be needed for a leaf, the bins that lead
-to the leaf are picked by public masks, before anything is moved: L sums of masked columns, L - 1
-products and then the rotation, for all leaves at once.
+Every leaf has one slot, and all leaves are drawn for at once. Draw m begins at a random row, and
+leaf u gets the row that is u rows further, wrapping around at the end of the table. For each leaf
+these are independent uniform draws, whatever the number of rows. Consecutive rows lie in
+consecutive slots, so a draw for a thousand leaves takes two or three rotations, at the ends of half
+rows, chunks and the table. No row is copied, and padding is never drawn. Before the rotation,
+public masks select for each row the bins on the path to its leaf: this takes L sums of masked
+columns and L - 1 products for all leaves together.
 """
 
 from __future__ import annotations
@@ -33,32 +32,31 @@ from encryptedstats.tables.schema.variables import PublicSchema
 
 @dataclass(frozen=True)
 class Fraction:
-    """How the fraction of a forest is drawn: M rows for each leaf, averaged over some slots, from a
-    seed.
-    """
+    """The parameters of drawing the fraction of a forest."""
 
-    draws: int
-    averaged: int
+    draws: int  # rows for each slot of a leaf
+    averaged: int  # slots of each leaf
     seed: int
 
     @property
     def largest(self) -> int:
-        """The largest value: all draws outside, in all slots."""
+        """The largest value: all draws of all slots lie outside the leaf."""
         return self.averaged * (self.draws + 1)
 
     def first_rows(self, n_rows: int) -> list[int]:
-        """Return where each draw begins."""
+        """Return the first row of each draw."""
         return [Draws("fraction", self.seed, m).below(n_rows) for m in range(self.draws)]
 
     def rows(self, n_rows: int, n_leaves: int) -> NDArray[np.int64]:
-        """Return the rows that are drawn, shape (leaves, slots of a leaf, draws)."""
+        """Return the drawn rows, an array of shape (leaves, slots of a leaf, draws)."""
         places = np.arange(n_leaves * self.averaged).reshape(n_leaves, self.averaged, 1)
         return (places + np.array(self.first_rows(n_rows), dtype=np.int64)) % n_rows
 
 
 def clear_fraction(fraction: Fraction, leaves: NDArray[np.int64], n_leaves: int) -> list[int]:
-    """Return the fractions (summed over the slots of a leaf) of all trees, given the leaf of every
-    row in every tree.
+    """Return the fractions of all leaves of all trees, each summed over the slots of the leaf.
+
+    ``leaves`` has the leaf of every row in every tree.
     """
     n_rows, n_trees = leaves.shape
     drawn = fraction.rows(n_rows, n_trees * n_leaves).reshape(
@@ -75,35 +73,32 @@ def clear_fraction(fraction: Fraction, leaves: NDArray[np.int64], n_leaves: int)
 def fraction_circuit(
     fraction: Fraction, trees: Sequence[Tree], schema: PublicSchema, layout: Layout
 ) -> list[Expression]:
-    """Write the fractions as encrypted totals, for a table of this layout."""
+    """Write the fractions as totals for an encrypted table of this layout."""
     return _Writer(fraction, tuple(trees), schema, layout).totals()
 
 
 @dataclass(frozen=True)
 class _Segment:
-    """Leaves whose rows of one draw lie in one half row: their places, and the move to their own
-    slots.
+    """Leaves whose rows of one draw lie in one half row, and the move of these rows to
+    the leaves.
     """
 
     chunk: int
     move: tuple[int, int, bool]
-    places: NDArray[np.int64]  # numbers of leaves' slots
-    slots: NDArray[np.int64]  # where their rows are
+    places: NDArray[np.int64]  # the slots of the leaves, counted over all leaves
+    slots: NDArray[np.int64]  # the slots of the rows
 
 
 class _Writer:
-    """Writes the circuit page by page; a page holds the slots of as many leaves as lie side by
-    side.
-    """
+    """Write the circuit page by page; the slots of the leaves of a page lie in one half row."""
 
     def __init__(
         self, fraction: Fraction, trees: tuple[Tree, ...], schema: PublicSchema, layout: Layout
     ) -> None:
         self.fraction, self.trees, self.schema, self.layout = fraction, trees, schema, layout
         self.n_leaves = len(trees[0]) + 1
-        self.home = int(
-            np.argmax(layout.counts)
-        )  # the leaves' own slots are the first of this chunk, none of them padding
+        # The leaves have the first slots of the fullest chunk, none of which is padding.
+        self.home = int(np.argmax(layout.counts))
         self.page = min(layout.counts[self.home], layout.turn)
         self.n_places = len(trees) * self.n_leaves * fraction.averaged
         ends = np.cumsum(layout.counts)
@@ -112,7 +107,7 @@ class _Writer:
         self.slot_of_row = rows - (ends - np.array(layout.counts))[self.chunk_of_row]
 
     def totals(self) -> list[Expression]:
-        """Write for every leaf the sum of what its slots hold."""
+        """Write for every leaf the sum of its slots."""
         pages = [self._page(start) for start in range(0, self.n_places, self.page)]
         totals = []
         for leaf in range(len(self.trees) * self.n_leaves):
@@ -120,16 +115,13 @@ class _Writer:
             for place in range(leaf * self.fraction.averaged, (leaf + 1) * self.fraction.averaged):
                 by_page[place // self.page].append(place % self.page)
             parts = [
-                pages[page].masked(Marks(self.home, slots)).total()
-                for page, slots in by_page.items()
+                pages[page].mask(Marks(self.home, slots)).total() for page, slots in by_page.items()
             ]
             totals.append(sum_of(parts))
         return totals
 
     def _page(self, start: int) -> Expression:
-        """Write the fraction in every leaf's own slot: 1 and, for every draw, whether it and all
-        before are outside.
-        """
+        # In the slot of each leaf: 1, plus 1 for every draw that lies outside with all before it.
         places = np.arange(start, min(start + self.page, self.n_places))
         first_rows = self.fraction.first_rows(self.layout.n_rows)
         outside = [
@@ -138,19 +130,18 @@ class _Writer:
         return linear([(1, product) for product in _running_products(outside)], constant=1)
 
     def _inside(self, rows: NDArray[np.int64], places: NDArray[np.int64]) -> Expression:
-        """Return whether the row of each place is in the leaf that the place belongs to."""
+        """Return an expression that is 1 if the row of a place is in the leaf of that place."""
         moved = []
         for together in self._together(list(self._segments(rows, places))):
             product = _product([self._step(together, level) for level in range(self._depth)])
-            moved += [product.moved(*segment.move) for segment in together]
+            moved += [product.move(*segment.move) for segment in together]
         return sum_of(moved)
 
     def _together(self, segments: Sequence[_Segment]) -> list[list[_Segment]]:
-        """Segments that are masked and multiplied at once: where no move of the one brings rows of
-        another to a leaf's slot.
+        """Group segments that can be masked and multiplied at once.
 
-        So it is for tables that fill less than a half of a half row. What comes to other slots is
-        never read.
+        No move of one segment of a group brings rows of another to the slot of a leaf. Other slots
+        are never read. Tables that fill less than half of a half row have such groups.
         """
         groups: list[list[_Segment]] = []
         for segment in segments:
@@ -163,13 +154,9 @@ class _Writer:
         return groups
 
     def _disturbs(self, one: _Segment, other: _Segment) -> bool:
-        """Return whether moving one would bring rows of the other beside its own, or they are of
-        different chunks.
-        """
+        """Return whether moving one brings rows of the other to leaves, or the chunks differ."""
         half, (_, rotation, swap) = self.layout.turn, one.move
-        there = (
-            other.slots >= half
-        ) == swap  # comes to the first half row, where leaves have their slots
+        there = (other.slots >= half) == swap  # moved to the first half row, that of the leaves
         lands = (other.slots[there] - rotation) % half
         return one.chunk != other.chunk or bool((lands < self.page).any())
 
@@ -184,23 +171,23 @@ class _Writer:
         for chunk, rotation, swap in sorted(
             set(zip(chunks.tolist(), rotations.tolist(), swaps.tolist(), strict=True))
         ):
-            here = (chunks == chunk) & (rotations == rotation) & (swaps == swap)
+            inside = (chunks == chunk) & (rotations == rotation) & (swaps == swap)
             move = ((chunk - self.home) % self.layout.n_chunks, rotation, swap)
-            yield _Segment(chunk, move, places[here], slots[here])
+            yield _Segment(chunk, move, places[inside], slots[inside])
 
     def _step(self, segments: Sequence[_Segment], level: int) -> Expression:
-        """Write whether rows of a chunk take the step towards their leaf at one level."""
+        """Write an expression that is 1 in rows that turn towards their leaf at one level."""
         marked: dict[Column, list[int]] = defaultdict(list)
         for segment in segments:
             for place, slot in zip(segment.places.tolist(), segment.slots.tolist(), strict=True):
                 for bin_column in self._bins(place // self.fraction.averaged, level):
                     marked[bin_column].append(slot)
         return sum_of(
-            [column(str(c)).masked(Marks(segments[0].chunk, slots)) for c, slots in marked.items()]
+            [column(str(c)).mask(Marks(segments[0].chunk, slots)) for c, slots in marked.items()]
         )
 
     def _bins(self, leaf: int, level: int) -> list[Column]:
-        """Return the bins with which a row that has come so far goes on towards a leaf."""
+        """Return the bins of the split at one level of the path to a leaf."""
         tree, leaf_of_tree = self.trees[leaf // self.n_leaves], leaf % self.n_leaves
         turns = [leaf_of_tree >> (self._depth - 1 - i) & 1 for i in range(level + 1)]  # 0 is left
         node = 0
@@ -213,7 +200,7 @@ class _Writer:
 
 
 def _product(factors: Sequence[Expression]) -> Expression:
-    """Multiply factors in a product that is as shallow as can be."""
+    """Multiply factors as a balanced tree, whose depth is smallest."""
     if len(factors) == 1:
         return factors[0]
     half = len(factors) // 2
@@ -221,7 +208,7 @@ def _product(factors: Sequence[Expression]) -> Expression:
 
 
 def _running_products(factors: Sequence[Expression]) -> list[Expression]:
-    """Multiply the first, the first two, and so on, in a depth of log2 of their number."""
+    """Return the products of the first factor, the first two, and so on, in logarithmic depth."""
     if len(factors) == 1:
         return list(factors)
     half = len(factors) // 2

@@ -1,7 +1,7 @@
-"""Growth of trees from a public schema and a seed, never from data (paper, appendix A, step 2a).
+"""Grow trees from a public schema and a seed, never from data (paper, appendix A, step 2a).
 
-Random numbers are SHA-256 of the seed and a counter, so that the same seed gives the same trees on
-every machine, for every version of Python and NumPy.
+Random numbers are SHA-256 of the seed and a counter, so the same seed gives the same trees on every
+machine and with every version of Python and NumPy.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ Bins = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Split:
-    """The rule of a node: rows whose variable is in one of the ``left`` bins go left."""
+    """The split of a node: rows whose variable is in one of the ``left`` bins go left."""
 
     variable: int
     left: tuple[int, ...]
 
 
-Tree = tuple[Split, ...]  # 2**depth - 1 nodes, root first, the children of i at 2i+1 and 2i+2
+Tree = tuple[Split, ...]  # 2**depth - 1 nodes, root first; the children of i are 2i + 1 and 2i + 2
 
 
 class Draws:
-    """An endless, reproducible stream of random numbers."""
+    """Draw reproducible random numbers from a key."""
 
     def __init__(self, *key: object) -> None:
-        # The key is hashed once; every draw goes on from there.
+        # The key is hashed once; every draw copies this state.
         self._begun = hashlib.sha256(
             ("encryptedstats growth " + " ".join(map(str, key)) + " ").encode()
         )
@@ -42,7 +42,7 @@ class Draws:
     def below(self, n: int) -> int:
         """Draw a number from 0 to n-1, all equally likely."""
         size = 8 * -(-n.bit_length() // 64)  # bytes: 8 for all but categories of 64 levels and more
-        limit = (1 << 8 * size) - (1 << 8 * size) % n  # beyond it the remainders would not be
+        limit = (1 << 8 * size) - (1 << 8 * size) % n  # remainders above it are not uniform
         while True:
             value = int.from_bytes(self._bytes(size), "big")
             if value < limit:
@@ -58,7 +58,7 @@ class Draws:
         return drawn[:size]
 
     def sample(self, items: Sequence[T], k: int) -> list[T]:
-        """k different items, in their order."""
+        """Draw k different items, and return them in their order."""
         left = list(range(len(items)))
         chosen = [left.pop(self.below(len(left))) for _ in range(k)]
         return [items[i] for i in sorted(chosen)]
@@ -66,9 +66,9 @@ class Draws:
 
 @dataclass(frozen=True)
 class ForestShape:
-    """How many trees of which depth are grown, and how many variables each may use.
+    """The size of a forest: trees, depth, and variables that each tree may split on.
 
-    With ``repeats``, splits ignore those above them, so that some leaves can hold no rows.
+    With ``repeats``, splits ignore those above them, so some leaves can hold no rows.
     """
 
     n_trees: int
@@ -80,16 +80,26 @@ class ForestShape:
 def grow(
     schema: PublicSchema, shape: ForestShape, seed: int, variables: Sequence[int] | None = None
 ) -> tuple[Tree, ...]:
-    """Return trees of full depth, grown from the variables at some positions, by default all.
+    """Grow trees of full depth.
 
-    A split divides the bins that can reach its node, so that every leaf can hold rows; where no
-    variable has two such bins left, and with ``shape.repeats``, it is drawn from all bins.
+    A split divides the bins that can reach its node, so that every leaf can hold rows. If no
+    variable has two such bins left, or with ``shape.repeats``, the split divides all bins.
+
+    Parameters
+    ----------
+    schema : PublicSchema
+    shape : ForestShape
+    seed : int
+    variables : list of int, optional
+        Positions of the variables to split on; all by default.
     """
     positions = range(len(schema.variables)) if variables is None else variables
     splittable = [j for j in sorted(positions) if schema.variables[j].n_bins > 1]
     if not splittable:
         raise ArgumentError(
-            "no variable has two bins or more: there is nothing to split", code="nothing-to-split"
+            "no variable has two bins or more, so trees cannot split: choose other variables or "
+            "cut more bins",
+            code="nothing-to-split",
         )
     found = (Draws(seed, t) for t in range(shape.n_trees))
     return tuple(_tree(schema, splittable, shape, draws) for draws in found)
@@ -97,13 +107,11 @@ def grow(
 
 @dataclass(frozen=True)
 class _Node:
-    """A node: the bins of variables split above that can reach it, and variables with two or more."""
-
-    splittable: list[int]
-    bins: dict[int, Bins]
+    splittable: list[int]  # variables with two bins or more that can reach the node
+    bins: dict[int, Bins]  # bins that can reach the node, of variables that were split above it
 
     def limit_to(self, variable: int, bins: Bins) -> _Node:
-        """Return the child that these bins of a variable reach."""
+        """Return the child whose rows are in these bins of a variable."""
         left = self.splittable if len(bins) > 1 else [j for j in self.splittable if j != variable]
         return _Node(left, {**self.bins, variable: bins})
 
@@ -131,8 +139,10 @@ def _tree(schema: PublicSchema, splittable: list[int], shape: ForestShape, draws
 
 
 def _left_bins(variable: PublicVariable, bins: Bins, draws: Draws) -> Bins:
-    """Cut ordered bins in two; deal the levels of a category, and a bin for missing values, to
-    random sides.
+    """Draw the bins that go left.
+
+    Ordered bins are cut in two; levels of a category, and the bin of missing values, go to random
+    sides.
     """
     if variable.kind == "categorical":
         return _random_side(bins, draws)
@@ -145,6 +155,6 @@ def _left_bins(variable: PublicVariable, bins: Bins, draws: Draws) -> Bins:
 
 
 def _random_side(bins: Bins, draws: Draws) -> Bins:
-    """Draw one of all ways to deal the bins to two sides, neither of which is empty."""
+    """Draw a random subset of the bins that is neither empty nor all of them."""
     chosen = 1 + draws.below(2 ** len(bins) - 2)
     return tuple(bin_ for k, bin_ in enumerate(bins) if chosen >> k & 1)

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from encryptedstats.circuits.expressions import sum_of
+from encryptedstats.models._sklearn import logistic
 from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.models.features import (
     CodedPredictors,
@@ -19,7 +19,7 @@ from encryptedstats.models.features import (
     symmetric,
 )
 from encryptedstats.models.prediction import (
-    Line,
+    LineEstimate,
     Votes,
     count_names,
     feature_labels,
@@ -32,7 +32,7 @@ from encryptedstats.tables.answers.predictions import predict_clear
 from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
-    Known,
+    ModelTotals,
     RowAnswer,
     Shapes,
     Totals,
@@ -42,23 +42,22 @@ from encryptedstats.tables.questions.question import (
 
 
 class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
-    r"""The first step of Newton's method for logistic regression, from coefficients 0.
+    r"""Fit a logistic regression by one step of Newton's method from coefficients 0.
 
-    There all weights are 1/4 and the working response is z = 4y - 2, so that the step is least
-    squares,
-    :math:`\beta = (X'X)^{-1} X'z`. The worker computes the integer matrices X'X and X'z, the owner
-    solves. With one predictor this is the paper's paired estimator; with ``fit_intercept=False``
-    its unpaired one, whose expectation for a binary predictor is -2 + 4 / (1 + exp(-beta)) (eq.
-    1step_bias): shrunk, and never beyond 2.
+    At 0 all weights are 1/4 and the working response is z = 4y - 2, so the step is least squares,
+    :math:`\beta = (X'X)^{-1} X'z`. The worker computes the integer matrices X'X and X'z, and the
+    owner solves. With one predictor this is the paired estimator of the paper; with
+    ``fit_intercept=False`` it is the unpaired one, whose expectation for a binary predictor is
+    -2 + 4 / (1 + exp(-beta)) (eq. 1step_bias): coefficients are shrunk and at most 2 in size.
 
     Parameters
     ----------
     fit_intercept : bool
-        With an intercept, or without.
+        Whether to fit an intercept.
     centred : bool
-        Ordinal codes around 0 instead of 1..m.
+        Whether the codes of bins are centred around 0 instead of running from 1 to m.
     bins : int
-        Bins of a continuous variable when fitting arrays and DataFrames.
+        Number of bins of a continuous variable, for fits to arrays and DataFrames.
     variables : list of str, optional
         The predictors to use, by name or id; all by default.
 
@@ -119,9 +118,8 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         }
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """X'X and X'z, and what solves them."""
         n0, n1 = totals["class_counts"]
-        refuse_impossible(n0 >= 0 and n1 >= 0, "a class would have fewer than no rows")
+        refuse_impossible(n0 >= 0 and n1 >= 0, "a class would have a negative number of rows")
         self.class_counts_ = np.array([n0, n1], dtype=np.int64)
         sums = totals["sums"]
         n, sum_x, sum_xx = n0 + n1, sums.sum(axis=1), symmetric(totals["products"], len(sums))
@@ -130,7 +128,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
             [[np.array([[n]], dtype=object), sum_x[None, :]], [sum_x[:, None], sum_xx]]
         )
         self.moment_ = np.array([sum_z, *sum_xz], dtype=object)
-        # b and d of the paper for several predictors: the intercept is eliminated exactly, in
+        # d and b of the paper for several predictors: eliminating the intercept is exact in
         # integers.
         d, b = n * sum_xx - np.outer(sum_x, sum_x), n * sum_xz - sum_x * sum_z
         refuse_impossible(bool((np.diag(d) >= 0).all()), "a variance would be negative")
@@ -140,7 +138,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
             [(sum_z - sum_x @ coefficients) / max(1, n) if self.fit_intercept else 0.0]
         )
 
-    def learned(self) -> pd.DataFrame:
+    def tabulate(self) -> pd.DataFrame:
         index = predictor_index(self._features(self.schema_.public()), self.schema_)
         frame = pd.DataFrame({"estimate": self.coef_[0]}, index)
         first = pd.DataFrame(
@@ -148,17 +146,16 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         )
         return pd.concat([first, frame]) if self.fit_intercept else frame
 
-    # -- predicting without opening
-    # ----------------------------------------------------------------------------------------
+    # -- encrypted predictions ---------------------------------------------------------------------
 
-    why_opened: ClassVar[str] = (
-        "with several predictors a matrix has to be inverted, which the owner does: "
-    )
+    why_opened: ClassVar[str] = "with several predictors the owner has to invert a matrix: "
 
     def answers(
-        self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
+        self, schema: PublicSchema, columns: Columns, known: ModelTotals, output: str = ""
     ) -> Arrays:
-        """Write for one predictor e and d, whose ratio is the log-odds, and the class counts."""
+        """Write e and d of the only predictor, whose ratio is the log-odds, and the
+        class counts.
+        """
         found = self._features(schema, columns)
         if len(found) > 1:
             raise self._cannot_predict()
@@ -166,7 +163,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         line = (
             line_of(n0, n1, x0, x1, xx, paired=True)
             if self.fit_intercept
-            else Line(0, 2 * (x1 - x0), xx)
+            else LineEstimate(0, 2 * (x1 - x0), xx)
         )
         return {
             "line": [RowAnswer(line.at(found[0].value)), RowAnswer(line.d, signed=False)],
@@ -179,20 +176,20 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         return {"line": (2,), "class_counts": (2,)}
 
     def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "") -> Votes:
-        p = expit(self._log_odds_of(answers))
+        p = logistic(self._log_odds_of(answers))
         (label,) = feature_labels(self._features(schema.public()), schema)
         names = [f"e[{label}]", f"d[{label}]", *count_names(schema)]
         return votes_of(answers, names, np.column_stack([1 - p, p]), schema)
 
     def _log_odds_of(self, answers: Totals) -> NDArray[np.float64]:
         e, d, (n0, n1) = answers["line"][:, 0], answers["line"][0, 1], answers["class_counts"][0]
-        # What is left of a predictor that does not vary.
+        # With a constant predictor, d is 0 and only the intercept is left.
         constant = 2 * (n1 - n0) / max(1, n0 + n1) if self.fit_intercept else 0.0
         log_odds: NDArray[np.float64] = (e / d if d else np.full(len(e), constant)).astype(float)
         return log_odds
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return estimated log-odds of the second class."""
+        """Return the log-odds of the second class."""
         return self._by_row(X, self._log_odds)
 
     def _log_odds(self, table: Table) -> NDArray[np.float64]:
@@ -202,8 +199,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         return log_odds
 
     def scores(self, table: Table) -> NDArray[np.float64]:
-        """Return probability of each class."""
-        p = expit(self._log_odds(table))
+        p = logistic(self._log_odds(table))
         return np.column_stack([1 - p, p])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:

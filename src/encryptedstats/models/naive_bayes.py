@@ -1,4 +1,4 @@
-"""Naive Bayes: semi-parametric (paper, section 4) and multinomial (appendix C)."""
+"""Naive Bayes: semiparametric (paper, section 4) and multinomial (appendix C)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import expit, logsumexp
 
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.crypto.parameters import MAX_PRIME_BITS
 from encryptedstats.errors import Cure, ParameterError, SchemaError, TooLargeError
+from encryptedstats.models._sklearn import log_sum_exp, logistic
 from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.models.features import CodedPredictors, is_constant
 from encryptedstats.models.prediction import (
-    Line,
+    LineEstimate,
     Votes,
     class_names,
     count_names,
@@ -36,7 +36,7 @@ from encryptedstats.tables.questions.constraints import ALPHA, Constraints
 from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
-    Known,
+    ModelTotals,
     RowAnswer,
     Shapes,
     Totals,
@@ -51,10 +51,10 @@ _FACTORS = Cure("as factors", "output='factors'")
 
 
 class SemiparametricNB(CodedPredictors, TotalsClassifier):
-    r"""Naive Bayes with a logistic decision boundary in every predictor, fitted by one step of
-    reweighted least squares.
+    r"""Fit naive Bayes with a logistic regression for each predictor.
 
-    With z = 4y - 2, the paired estimates of intercept and slope of predictor j are a/d and b/d,
+    Each regression is fitted by one step of reweighted least squares. With z = 4y - 2, the paired
+    estimates of intercept and slope of predictor j are a/d and b/d,
 
     .. math::
 
@@ -62,20 +62,21 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         x^2 - (\sum x)^2
 
     and the log-odds of a new row are :math:`(P-1) \log\theta + \sum_j (a_j + b_j x_j) / d_j` with
-    theta = n0/n1. (The paper prints the inverse of theta; its own example settles it.) Unpaired,
+    theta = n0/n1. (The paper prints the inverse of theta; its example has this theta.) Unpaired,
     the intercept is the mean of z and the slope is sum xz / sum x^2.
 
     Parameters
     ----------
     paired : bool
-        Intercept and slope together, or each by itself: equal where the mean of a predictor is
-        exactly 0.
+        Whether intercept and slope are estimated together. The estimates are equal if the mean of a
+        predictor is exactly 0.
     centred : bool
-        Ordinal codes around 0 (-2..2 for quintiles) instead of 1..m.
+        Whether the codes of bins are centred around 0 (-2 to 2 for quintiles) instead of running
+        from 1 to m.
     bins : int
-        Bins of a continuous column when fitting arrays and DataFrames of real numbers. Integer
-        arrays are taken as they are: new rows may then hold integers up to twice the largest seen,
-        and up to a million in any case.
+        Number of bins of a continuous variable, for fits to DataFrames and to arrays of real
+        numbers. Integer arrays are used unchanged: new rows may have integers up to twice the
+        largest in the fit, and up to a million in any case.
     variables : list of str, optional
         The predictors to use, by name or id; all by default.
 
@@ -83,7 +84,7 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
     ----------
     class_counts_ : array of shape (2,)
     a_, b_, d_ : list of int
-        One for every predictor; exact. (Unpaired, the intercept is a / N.)
+        Exact integers, one for every predictor. Unpaired, the intercept is a / N.
 
     References
     ----------
@@ -127,21 +128,19 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         schema = super()._infer(frame, labels, classes, named, weights)
         values = frame.to_numpy()
         if not named and values.dtype.kind in "iu":
-            # Nothing is encrypted here, so that wide bounds cost nothing, and new rows may lie
-            # beyond the old ones.
+            # The rows are clear, so wide bounds cost nothing, and new rows may exceed the old ones.
             limit = max(1 << 20, 2 * max(abs(int(values.min())), int(values.max())))
             for name in schema.names:
                 schema = schema.with_kind(name, "number", digits=0, low=-limit, high=limit)
         return schema
 
-    # -- what it asks
-    # --------------------------------------------------------------------------------------------
+    # -- totals ------------------------------------------------------------------------------------
 
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """n_c, and sum x y_c and sum x^2 y_c for every predictor: everything in a, b and d follows
-        from them.
+        """Write n_c, and sum x y_c and sum x^2 y_c of every predictor, which determine
+        a, b and d.
         """
         classes, found = class_columns(schema, fold), self._features(schema, columns)
         return {
@@ -155,9 +154,8 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         return {"class_counts": (schema.n_classes,), "sums": by_class, "squares": by_class}
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """a, b and d of every predictor."""
         n0, n1 = totals["class_counts"]
-        refuse_impossible(n0 >= 0 and n1 >= 0, "a class would have fewer than no rows")
+        refuse_impossible(n0 >= 0 and n1 >= 0, "a class would have a negative number of rows")
         self.class_counts_ = np.array([n0, n1], dtype=np.int64)
         n, sum_z = n0 + n1, 2 * (n1 - n0)
         lines = []
@@ -168,7 +166,7 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
             lines.append(
                 line_of(n0, n1, x0, x1, sum_xx, paired=True)
                 if self.paired
-                else Line(sum_z, sum_xz, sum_xx)
+                else LineEstimate(sum_z, sum_xz, sum_xx)
             )
         self.a_, self.b_, self.d_ = ([getattr(line, letter) for line in lines] for letter in "abd")
         self._warn_of_constants(schema)
@@ -185,18 +183,17 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
                 stacklevel=6,
             )
 
-    def learned(self) -> pd.DataFrame:
+    def tabulate(self) -> pd.DataFrame:
         slopes = [b / d if d else np.nan for b, d in zip(self.b_, self.d_, strict=True)]
         index = predictor_index(self._features(self.schema_.public()), self.schema_)
         return pd.DataFrame({"slope": slopes, "a": self.a_, "b": self.b_, "d": self.d_}, index)
 
-    # -- predicting without opening
-    # ----------------------------------------------------------------------------------------
+    # -- encrypted predictions ---------------------------------------------------------------------
 
     def answers(
-        self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
+        self, schema: PublicSchema, columns: Columns, known: ModelTotals, output: str = ""
     ) -> Arrays:
-        """e and d of every predictor, then the class counts."""
+        """Write e and d of every predictor, and the class counts."""
         n0, n1 = known["class_counts"]
         lines = []
         for feature, (x0, x1), (xx0, xx1) in zip(
@@ -213,26 +210,31 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         return {"lines": (self._count_features(schema), 2), "class_counts": (2,)}
 
     def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "") -> Votes:
-        p = expit(_log_odds(answers))
+        p = logistic(_log_odds(answers))
         labels = feature_labels(self._features(schema.public()), schema)
         names = [f"{letter}[{label}]" for label in labels for letter in "ed"]
         return votes_of(
             answers, [*names, *count_names(schema)], np.column_stack([1 - p, p]), schema
         )
 
-    # -- predicting
-    # --------------------------------------------------------------------------------------------
+    # -- predicting --------------------------------------------------------------------------------
 
     def predict_raw(self, X: Any) -> tuple[NDArray[Any], list[int]]:
-        """Return the integers (e, d) of every row and predictor: the log-odds of predictor j are
-        e_j / d_j.
+        """Return the integers of which log-odds are computed.
+
+        Returns
+        -------
+        array of shape (n_rows, n_predictors)
+            The numerators e.
+        list of int
+            The denominators d, one for each predictor. The log-odds of predictor j are e_j / d_j.
         """
         table = self._rows(X)
         lines = predict_clear(self._as_predictor(), table, "")["lines"]
         return table.leave_blank(lines[:, :, 0].astype(object)), lines[0, :, 1].tolist()
 
     def predict_log_odds(self, X: Any) -> NDArray[np.float64]:
-        """Return log-odds of the second class for every row."""
+        """Return the log-odds of the second class for every row."""
         predictor = self._as_predictor()
         return self._by_row(X, lambda table: _log_odds(predict_clear(predictor, table, "")))
 
@@ -242,9 +244,8 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
 
 
 def _log_odds(answers: Totals) -> NDArray[np.float64]:
-    """Compute log-odds from e and d of every predictor.
-
-    Where d is 0 a predictor is constant and contributes nothing.
+    """Return log-odds from e and d of every predictor; those with d = 0 are constant
+    and ignored.
     """
     lines, (n0, n1) = answers["lines"], answers["class_counts"][0]
     e, d = lines[:, :, 0], lines[0, :, 1]
@@ -259,39 +260,45 @@ def _log_odds(answers: Totals) -> NDArray[np.float64]:
 
 
 class BinCountClassifier(TotalsClassifier):
-    """A classifier that counts the rows of every class in the bins of its predictors."""
+    """Base class of classifiers that count the rows of every class in the bins of predictors."""
 
     def _bins(self, schema: PublicSchema) -> list[int]:
         """Return the number of bins of each predictor."""
         return [schema.variables[j].n_bins for j in self._positions(schema)]
 
     def _by_variable(self, totals: NDArray[Any], schema: PublicSchema) -> list[NDArray[Any]]:
-        """Split what there is of all bins by variable."""
         return np.split(totals, np.cumsum(self._bins(schema))[:-1])
 
     def check_schema(self, schema: PublicSchema) -> None:
-        """Refuse numbers, which have no bins."""
         super().check_schema(schema)
-        used = [schema.variables[j] for j in self._positions(schema)]
-        numbers = [variable.id for variable in used if not variable.n_bins]
-        if numbers:
-            raise SchemaError(
-                f"variable {numbers[0]!r} is a number, and {self.name} counts bins: ",
-                Cure("cut into bins", "schema.with_kind(name, 'continuous')"),
-                ", or choose the predictors with variables=",
-            )
+        check_have_bins(schema, self._positions(schema), self.name)
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """Set the counts of classes and bins, refusing those that no rows can have."""
         self.class_counts_ = totals["class_counts"].astype(np.int64)
         self.bin_counts_ = self._by_variable(totals["bins"].astype(np.int64), schema)
-        for j, bins in enumerate(self.bin_counts_):
-            good = bool((bins >= 0).all() and (bins.sum(axis=0) == self.class_counts_).all())
-            refuse_impossible(good, f"the bins of predictor {j} do not add up to the classes")
+        check_bin_counts(self.bin_counts_, self.class_counts_)
+
+
+def check_have_bins(schema: PublicSchema, positions: Sequence[int], name: str) -> None:
+    """Raise SchemaError if a variable at these positions is a number, which has no bins."""
+    numbers = [schema.variables[j].id for j in positions if not schema.variables[j].n_bins]
+    if numbers:
+        raise SchemaError(
+            f"variable {numbers[0]!r} is a number, and {name} counts bins: ",
+            Cure("cut into bins", "schema.with_kind(name, 'continuous')"),
+            ", or leave it out, variables=",
+        )
+
+
+def check_bin_counts(bins: Sequence[NDArray[np.int64]], classes: NDArray[np.int64]) -> None:
+    """Refuse counts of bins that are negative or do not add up to the counts of the classes."""
+    for j, counts in enumerate(bins):
+        good = bool((counts >= 0).all() and (counts.sum(axis=0) == classes).all())
+        refuse_impossible(good, f"the bins of variable {j} do not add up to the classes")
 
 
 class MultinomialNB(BinCountClassifier):
-    r"""Naive Bayes on binned variables, from the counts of every bin in every class.
+    r"""Fit naive Bayes from the counts of every bin in every class.
 
     .. math:: P(x_j = k \mid c) = (n_{jkc} + \alpha) / (n_c + \alpha m_j)
 
@@ -300,7 +307,7 @@ class MultinomialNB(BinCountClassifier):
     alpha : float
         Laplace smoothing.
     bins : int
-        Bins of a continuous variable when fitting arrays and DataFrames.
+        Number of bins of a continuous variable, for fits to arrays and DataFrames.
     variables : list of str, optional
         The predictors to use, by name or id; all by default.
 
@@ -353,7 +360,7 @@ class MultinomialNB(BinCountClassifier):
         n_bins = sum(self._bins(schema))
         return {"class_counts": (schema.n_classes,), "bins": (n_bins, schema.n_classes)}
 
-    def learned(self) -> pd.DataFrame:
+    def tabulate(self) -> pd.DataFrame:
         names, positions = variable_names(self.schema_), self._positions(self.schema_.public())
         bins = [f"{names[j]}: {label}" for j in positions for label in labels(self.schema_, j)]
         index = pd.Index(bins, name="bin")
@@ -361,19 +368,18 @@ class MultinomialNB(BinCountClassifier):
             np.concatenate(self.bin_counts_), index, [str(label) for label in self.classes_]
         )
 
-    # -- predicting without opening
-    # ----------------------------------------------------------------------------------------
+    # -- encrypted predictions ---------------------------------------------------------------------
 
     outputs: ClassVar[tuple[str, ...]] = ("factors", "products")
 
     def answers(
-        self, schema: PublicSchema, columns: Columns, known: Known, output: str = "factors"
+        self, schema: PublicSchema, columns: Columns, known: ModelTotals, output: str = "factors"
     ) -> Arrays:
-        """Write for every class how many of its rows share the bin of each variable, or their
-        product, and the class counts.
+        """Write for every class the number of its rows that share the bin of each variable.
+
+        With ``output="products"``, write the product of these numbers over the variables instead.
         """
-        # Of a product, each factor with its smoothing: every term has a bin, and there is nothing
-        # where there is no row.
+        # Every factor of a product is smoothed, so that it is 0 in padding only.
         plus = 0 if output == "factors" else self._whole_alpha()
         counts, bounds = (
             self._by_variable(found, schema) for found in (known["bins"], known.bounds("bins"))
@@ -403,11 +409,10 @@ class MultinomialNB(BinCountClassifier):
         if largest.bit_length() >= MAX_PRIME_BITS - 2:
             raise TooLargeError(
                 _PRODUCTS,
-                f" could reach 2^{largest.bit_length()}, a product of {len(factors)} counts, and "
-                "a plaintext modulus carries "
-                f"2^{MAX_PRIME_BITS - 3}: take ",
+                f" of {len(factors)} counts could reach 2^{largest.bit_length()}, and the largest "
+                f"number that can be encrypted is 2^{MAX_PRIME_BITS - 3}: take ",
                 _FACTORS,
-                ", from which the owner computes the same",
+                ", from which the owner computes the same probabilities",
                 code="products-too-large",
             )
         return RowAnswer(
@@ -420,7 +425,7 @@ class MultinomialNB(BinCountClassifier):
         if int(self.alpha) != self.alpha:
             raise ParameterError(
                 _PRODUCTS,
-                f" needs a whole number for alpha, not {self.alpha}: take ",
+                f" needs an integer alpha, not {self.alpha}: take ",
                 _FACTORS,
                 code="alpha-not-whole",
             )
@@ -441,9 +446,7 @@ class MultinomialNB(BinCountClassifier):
     def _joint(
         self, answers: Totals, schema: PublicSchema, output: str
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the logarithm of the joint probability of row and class, and the frequency of
-        classes.
-        """
+        """Return the logarithms of the joint probabilities of row and class, and class shares."""
         bins, counts = self._bins(schema), answers["class_counts"][0].astype(float)
         prior = counts / counts.sum() if counts.sum() else np.full(len(counts), 1 / len(counts))
         found = answers["by_class"]
@@ -468,12 +471,12 @@ class MultinomialNB(BinCountClassifier):
 def normalise_scores(
     scores: NDArray[np.float64], prior: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return probabilities from logarithms.
+    """Return the probabilities of classes from logarithms of joint probabilities.
 
-    A row that is impossible in every class gets the class frequencies.
+    A row that is impossible in every class gets the shares of the classes, ``prior``.
     """
     impossible = ~np.isfinite(scores).any(axis=1)
     with np.errstate(divide="ignore"):
         scores[impossible] = np.log(prior)
-    probabilities: NDArray[np.float64] = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
+    probabilities: NDArray[np.float64] = np.exp(scores - log_sum_exp(scores, axis=1, keepdims=True))
     return probabilities

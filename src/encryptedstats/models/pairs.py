@@ -1,7 +1,7 @@
-"""Classifiers from the rows of each class in each pair of bins, all counted in one pass.
+"""Classifiers from the counts of each class in each pair of bins.
 
-A count of a pair is the sum of a product of three columns. What the classifiers make of the counts
-happens after they are opened.
+Each count is a sum of products of three columns, and one pass over the rows computes all of them.
+The classifiers learn from the decrypted counts.
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
-from scipy.special import logsumexp
 
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import Expression
+from encryptedstats.models._sklearn import log_sum_exp
 from encryptedstats.models.naive_bayes import BinCountClassifier, normalise_scores
 from encryptedstats.models.prediction import (
     Votes,
@@ -33,90 +32,34 @@ from encryptedstats.models.prediction import (
 )
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.questions.constraints import ALPHA, Constraints, Integer
+from encryptedstats.tables.questions.pair_counts import (
+    complete_pairs,
+    count_pair_totals,
+    fill_pairs,
+    pair_arrays,
+    pair_shapes,
+    subtract_each,
+)
 from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
-    Known,
+    ModelTotals,
     Number,
     RowAnswer,
     Shapes,
     Totals,
     bin_columns,
     class_columns,
-    refuse_impossible,
 )
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 
-# -- counting pairs -------------------------------------------------------------------------------
-
-
-def pair_totals(
-    bins: Sequence[Sequence[Expression]], classes: Sequence[Expression]
-) -> list[list[Expression]]:
-    """Return the totals of all pairs of bins of two variables, by class.
-
-    Every row is in one bin of each variable, so the last bin of a variable is what is left: its
-    pairs are not asked for, and :func:`complete_pairs` subtracts.
-    """
-    return [
-        [(inside * y).total() for y in classes]
-        for one, other in combinations(bins, 2)
-        for inside in (a * b for a in one[:-1] for b in other[:-1])
-    ]
-
-
-def count_pairs(n_bins: Sequence[int]) -> int:
-    """Return how many totals :func:`pair_totals` gives for each class."""
-    return sum((one - 1) * (other - 1) for one, other in combinations(n_bins, 2))
-
-
-def pair_arrays(bins: Sequence[Sequence[Expression]], classes: Sequence[Expression]) -> Arrays:
-    """Return the totals of every class, of every bin, and of every pair of bins, by name."""
-    return {
-        "class_counts": [y.total() for y in classes],
-        "bins": [[(x * y).total() for y in classes] for found in bins for x in found],
-        "pairs": pair_totals(bins, classes),
-    }
-
-
-def pair_shapes(n_bins: Sequence[int], n_classes: int) -> Shapes:
-    """Return the shapes of :func:`pair_arrays`."""
-    return {
-        "class_counts": (n_classes,),
-        "bins": (sum(n_bins), n_classes),
-        "pairs": (count_pairs(n_bins), n_classes),
-    }
-
-
-def complete_pairs(bins: Sequence[Counts], pairs: Counts) -> list[Counts]:
-    """Return the counts of every pair of variables, of shape (bins, other bins, classes).
-
-    Raises
-    ------
-    ImpossibleTotalsError
-        If a count is negative, as of an altered result.
-    """
-    ends = np.cumsum([0, *(_inner_size(a, b) for a, b in combinations(bins, 2))])
-    found = []
-    for (one, other), (start, end) in zip(combinations(bins, 2), pairwise(ends), strict=True):
-        n_classes = one.shape[1]
-        counts = np.empty((len(one), len(other), n_classes), dtype=np.int64)
-        counts[:-1, :-1] = pairs[start:end].reshape(len(one) - 1, len(other) - 1, n_classes)
-        counts[:-1, -1] = one[:-1] - counts[:-1, :-1].sum(axis=1)
-        counts[-1] = other - counts[:-1].sum(axis=0)
-        refuse_impossible(bool((counts >= 0).all()), "a pair of bins would hold fewer than no rows")
-        found.append(counts)
-    return found
-
-
 def mutual_information(counts: NDArray[Any]) -> float:
-    """Return the mutual information of two variables, in nats, from the rows of their bins.
+    """Return the mutual information of two variables, in nats, from the counts of their bins.
 
-    A third axis is conditioned on: the result is the expectation of the mutual information in its
-    levels.
+    With a third axis, return the conditional mutual information given the levels of that axis.
 
     >>> round(mutual_information(np.array([[2, 0], [0, 2]])), 4)
     0.6931
@@ -136,24 +79,22 @@ def strongest_tree(strengths: Floats) -> list[tuple[int, int]]:
 
     Its root is the first node, and parents come before their children (Chow and Liu, 1968).
     """
+    from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
+
     if len(strengths) < 2:
         return []
-    # A weight of 0 is no edge for SciPy: every strength gets the same positive constant.
+    # SciPy takes a weight of 0 for no edge, so all weights are made positive.
     weights = np.triu(strengths.max() + 1.0 - strengths, 1)
     tree = minimum_spanning_tree(weights)
     order, parents = breadth_first_order(tree, 0, directed=False)
     return [(int(parents[node]), int(node)) for node in order[1:]]
 
 
-def _inner_size(one: Counts, other: Counts) -> int:
-    return (len(one) - 1) * (len(other) - 1)
-
-
-# -- what the classifiers share -------------------------------------------------------------------
+# -- base class ------------------------------------------------------------------------------------
 
 
 class PairClassifier(BinCountClassifier):
-    """A classifier that is fitted by the counts of all pairs of bins."""
+    """Base class of classifiers that are fitted to the counts of all pairs of bins."""
 
     def pair_positions(self, schema: PublicSchema) -> list[int]:
         """Return the positions of the variables that are paired."""
@@ -162,16 +103,17 @@ class PairClassifier(BinCountClassifier):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """Return the rows of every class, in every bin, and in every pair of bins."""
         bins = [bin_columns(schema, j) for j in self._positions(schema)]
         return pair_arrays(bins, class_columns(schema, fold))
 
+    def count_rows(self, table: Table, fold: int | None = None) -> Arrays | None:
+        """Count the totals of a clear table without a circuit."""
+        return count_pair_totals(table, self._positions(table.public_schema), fold)
+
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """Return the shapes of the totals."""
         return pair_shapes(self._bins(schema), schema.n_classes)
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """Set the counts, refusing those that no rows can have."""
         super().learn(totals, schema)
         self.pair_counts_ = complete_pairs(self.bin_counts_, totals["pairs"].astype(np.int64))
 
@@ -180,7 +122,6 @@ class PairClassifier(BinCountClassifier):
         return self._by_row(X, self.scores)
 
     def scores(self, table: Table) -> Floats:
-        """Return class probabilities of the rows of a table."""
         codes = [table.data[j] for j in self._positions(table.public_schema)]
         return self._probabilities(_Looked(self, codes))
 
@@ -189,7 +130,7 @@ class PairClassifier(BinCountClassifier):
 
 
 class _Looked:
-    """The counts that the bins of some rows select in an opened model."""
+    """The counts of a decrypted model that belong to the bins of some rows."""
 
     def __init__(self, model: PairClassifier, codes: Sequence[NDArray[np.int64]]) -> None:
         self._model, self._codes = model, codes
@@ -199,12 +140,12 @@ class _Looked:
         self.n_rows = len(codes[0])
 
     def of(self, i: int) -> Floats:
-        """Return the rows of each class in the bin of variable i, of shape (rows, classes)."""
+        """Return the number of rows of each class in the bin of variable i, by row."""
         found: Floats = self._model.bin_counts_[i][self._codes[i]].astype(float)
         return found
 
     def of_pair(self, i: int, j: int) -> Floats:
-        """Return the rows of each class in the bins of both variables."""
+        """Return the number of rows of each class in the bins of both variables, by row."""
         i, j = min(i, j), max(i, j)
         counts = self._model.pair_counts_[self._places[i, j]]
         found: Floats = counts[self._codes[i], self._codes[j]].astype(float)
@@ -212,7 +153,7 @@ class _Looked:
 
 
 class _Answered:
-    """The same counts, from the answers of an encrypted prediction."""
+    """The same counts, from the decrypted answers of an encrypted prediction."""
 
     def __init__(self, answers: Totals, n_bins: Sequence[int]) -> None:
         self._bins = answers["bins"].astype(float)
@@ -232,26 +173,28 @@ class _Answered:
         return found
 
 
-# -- averaged one-dependence estimators -----------------------------------------------------------
+# -- averaged one-dependence estimators ------------------------------------------------------------
 
 
 class AODE(PairClassifier):
-    r"""Averaged one-dependence estimators: naive Bayes in which every variable in turn explains the
-    others.
+    r"""Fit averaged one-dependence estimators, which relax the independence of naive Bayes.
+
+    The probabilities are averages of models in which all variables depend on the class and on one
+    variable i,
 
     .. math:: P(c, x) \propto \sum_i P(c, x_i) \prod_{j \ne i} P(x_j \mid c, x_i)
 
-    over the variables i whose bin of the row holds at least ``min_rows`` rows; where none does, it
-    is naive Bayes.
+    over the variables i whose bin of the row has at least ``min_rows`` rows. If there is none, the
+    probabilities are those of naive Bayes.
 
     Parameters
     ----------
     alpha : float
         Laplace smoothing.
     min_rows : int
-        Rows that a bin must hold for its variable to explain the others.
+        Number of rows that a bin needs for its variable to be conditioned on.
     bins : int
-        Bins of a continuous variable when fitting arrays and DataFrames.
+        Number of bins of a continuous variable, for fits to arrays and DataFrames.
     variables : list of str, optional
         The predictors to use, by name or id; all by default.
 
@@ -307,16 +250,16 @@ class AODE(PairClassifier):
                         joint += np.log((rows.of_pair(i, j) + alpha) / (counts + alpha * m))
                 enough = counts.sum(axis=1, keepdims=True) >= self.min_rows
                 terms.append(np.where(enough & ~np.isnan(joint), joint, -np.inf))
-            log_joint = logsumexp(terms, axis=0)
+            log_joint = log_sum_exp(terms, axis=0)
         alone = ~np.isfinite(log_joint).any(axis=1)
         if alone.any():
             log_joint[alone] = _naive(rows, alpha)[alone]
         return normalise_scores(log_joint, rows.class_counts)
 
     def answers(
-        self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
+        self, schema: PublicSchema, columns: Columns, known: ModelTotals, output: str = ""
     ) -> Arrays:
-        """Return, for every row and class, the counts of its bins and of their pairs."""
+        """Write, for every row and class, the counts of its bins and of the pairs of these."""
         n_bins = self._bins(schema)
         indicators = [bin_columns(schema, j) for j in self._positions(schema)]
         of_class = partial(_class_answers, n_bins, indicators, known)
@@ -328,7 +271,6 @@ class AODE(PairClassifier):
         }
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
-        """Return the shapes of the answers."""
         n, n_classes = len(self._positions(schema)), schema.n_classes
         return {
             "bins": (n_classes, n),
@@ -337,7 +279,6 @@ class AODE(PairClassifier):
         }
 
     def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "") -> Votes:
-        """Return the probabilities that follow from decrypted answers."""
         public = schema.public()
         every = variable_names(schema)
         used = [every[j] for j in self._positions(public)]
@@ -350,24 +291,21 @@ class AODE(PairClassifier):
 
 
 def _class_answers(
-    n_bins: Sequence[int], indicators: Sequence[Sequence[Expression]], known: Known, c: int
+    n_bins: Sequence[int], indicators: Sequence[Sequence[Expression]], known: ModelTotals, c: int
 ) -> tuple[list[RowAnswer], list[RowAnswer]]:
-    """Return how many rows of class c share the bin, and both bins of each pair, of a row."""
+    """Return the counts of class c that share the bin of a row, and both bins of each pair."""
     largest = Interval(0, known.highest("class_counts"))
     bins = np.split(known["bins"][:, c], np.cumsum(n_bins)[:-1])
-    inner = iter(known["pairs"][:, c])
+    tables = fill_pairs(bins, known["pairs"][:, c], partial(subtract_each, less=_less))
     singles = [
         RowAnswer(weighted_sum(list(counts), x), largest, signed=False)
         for counts, x in zip(bins, indicators, strict=True)
     ]
     pairs = []
-    for (one, x), (other, z) in combinations(list(zip(bins, indicators, strict=True)), 2):
-        counts = [[next(inner) for _ in other[:-1]] for _ in one[:-1]]
-        rows = [[*row, _less(n, row)] for n, row in zip(one, counts, strict=False)]
-        rows.append([_less(n, [row[k] for row in rows]) for k, n in enumerate(other)])
+    for table, (x, z) in zip(tables, combinations(indicators, 2), strict=True):
         terms = [
             times(n, a * b)
-            for row, a in zip(rows, x, strict=True)
+            for row, a in zip(table, x, strict=True)
             for n, b in zip(row, z, strict=True)
         ]
         pairs.append(RowAnswer(sum_of_numbers(terms), largest, signed=False))
@@ -379,7 +317,7 @@ def _less(whole: Number, parts: Sequence[Number]) -> Number:
 
 
 def _naive(rows: _Looked | _Answered, alpha: float) -> Floats:
-    """Return the logarithms of naive Bayes' joint probabilities."""
+    """Return the logarithms of the joint probabilities of naive Bayes."""
     with np.errstate(divide="ignore"):
         joint = np.tile(np.log(rows.class_counts), (rows.n_rows, 1))
         for i, n in enumerate(rows.n_bins):
@@ -387,13 +325,14 @@ def _naive(rows: _Looked | _Answered, alpha: float) -> Floats:
     return joint
 
 
-# -- tree-augmented naive Bayes -------------------------------------------------------------------
+# -- tree-augmented naive Bayes --------------------------------------------------------------------
 
 
 class TAN(PairClassifier):
-    r"""Tree-augmented naive Bayes: each variable is explained by the class and by one other.
+    r"""Fit tree-augmented naive Bayes: each variable depends on the class and on one other
+    variable.
 
-    The tree of variables maximises the sum of their mutual information given the class,
+    These dependences form the tree with the largest sum of mutual information given the class,
 
     .. math:: P(c, x) = P(c) \, P(x_r \mid c) \prod_{j \ne r} P(x_j \mid x_{p(j)}, c)
 
@@ -404,16 +343,16 @@ class TAN(PairClassifier):
     alpha : float
         Laplace smoothing.
     bins : int
-        Bins of a continuous variable when fitting arrays and DataFrames.
+        Number of bins of a continuous variable, for fits to arrays and DataFrames.
     variables : list of str, optional
         The predictors to use, by name or id; all by default.
 
     Attributes
     ----------
     edges_ : list of (int, int)
-        The tree: parent and child, by their place among the predictors.
+        The tree: parent and child, as positions among the predictors.
     class_counts_, bin_counts_, pair_counts_
-        As of :class:`AODE`.
+        See :class:`AODE`.
 
     References
     ----------
@@ -436,7 +375,6 @@ class TAN(PairClassifier):
         self.variables = variables
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """Set the counts and find the tree."""
         super().learn(totals, schema)
         n = len(self.bin_counts_)
         strengths = np.zeros((n, n))
@@ -444,8 +382,8 @@ class TAN(PairClassifier):
             strengths[i, j] = strengths[j, i] = mutual_information(counts)
         self.edges_ = strongest_tree(strengths)
 
-    def learned(self) -> pd.DataFrame:
-        """Return the tree: each variable with its parent, and what they tell of each other."""
+    def tabulate(self) -> pd.DataFrame:
+        """Return each variable with its parent in the tree and their mutual information."""
         names, positions = variable_names(self.schema_), self._positions(self.schema_.public())
         used = [names[j] for j in positions]
         places = {pair: at for at, pair in enumerate(combinations(range(len(used)), 2))}

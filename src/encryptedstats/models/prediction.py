@@ -1,9 +1,8 @@
-"""Prediction without opening anything: encrypted model, encrypted rows, an answer for the owner.
+"""Votes, and the parts of circuits that predict encrypted rows with encrypted models.
 
-A model writes its prediction as a circuit over the columns of the new rows and its own totals,
-once: with the totals as plain numbers it is the prediction of an opened model, in the clear or on
-encrypted rows; with the totals as ciphertexts it is that of a model that stays closed. All four
-combinations are one formula therefore, and give the same integers.
+A model writes its prediction once, as expressions of the columns of new rows and of its totals. The
+totals may be plain numbers or ciphertexts, and the rows clear or encrypted: all four combinations
+evaluate the same formula and give the same integers.
 """
 
 from __future__ import annotations
@@ -30,18 +29,17 @@ from encryptedstats.tables.questions.question import Number, Totals
 
 
 class Votes(pd.DataFrame):
-    """Opened predictions of every row: the votes of a forest, or the integers that another model
-    gives.
+    """Decrypted predictions: a DataFrame with the votes, or other integers, of each row.
 
-    It answers as an opened model does, :meth:`predict` and :meth:`predict_proba`, for the rows that
-    it is of.
+    :meth:`predict` and :meth:`predict_proba` return what the decrypted model would return for these
+    rows.
 
     Attributes
     ----------
     classes_ : array
         The classes, in the order of the scores.
     scores : DataFrame
-        Score of each class: the probabilities, for models that have them.
+        The score of each class; a probability if the model has probabilities.
     """
 
     _metadata: ClassVar[list[str]] = ["_scores", "_are_probabilities"]
@@ -49,14 +47,12 @@ class Votes(pd.DataFrame):
     _are_probabilities: bool
 
     @property
-    def _constructor(
-        self,
-    ) -> Callable[..., pd.DataFrame]:  # what is computed from it is an ordinary DataFrame
-        return pd.DataFrame
+    def _constructor(self) -> Callable[..., pd.DataFrame]:
+        return pd.DataFrame  # slices and sums of votes are ordinary DataFrames
 
     @property
     def scores(self) -> pd.DataFrame:
-        """Score of each class."""
+        """The score of each class."""
         return self._scores
 
     @property
@@ -65,11 +61,16 @@ class Votes(pd.DataFrame):
         return np.asarray(self._scores.columns)
 
     def predict_proba(self) -> pd.DataFrame:
-        """Return the probability of each class."""
+        """Return the probability of each class.
+
+        Raises
+        ------
+        AttributeError
+            If the model has scores only.
+        """
         if not self._are_probabilities:
             raise AttributeError(
-                "this model gives scores of the classes, no probabilities: see .scores and "
-                ".predict()"
+                "this model has scores and no probabilities: use .scores or .predict()"
             )
         return self._scores
 
@@ -79,8 +80,8 @@ class Votes(pd.DataFrame):
         return pd.Series(self.classes_[best], index=self.index, name="predicted")
 
     def frame(self) -> pd.DataFrame:
-        """Return one table of predicted classes, probabilities or scores, and the integers they are
-        made of.
+        """Return a table of the predicted classes, the probabilities or scores, and the
+        integers.
         """
         letter = "P" if self._are_probabilities else "score"
         scores = self._scores.set_axis(
@@ -96,8 +97,9 @@ class Votes(pd.DataFrame):
         return together
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write :meth:`frame` as a CSV to a path or fsspec URL. These are rows of people: a local
-        file is private.
+        """Write :meth:`frame` as CSV to a path or fsspec URL.
+
+        A local file is readable by its user only, because rows are those of people.
         """
         try:
             write_object(url, self.frame().to_csv().encode(), private=True, overwrite=overwrite)
@@ -105,12 +107,10 @@ class Votes(pd.DataFrame):
             raise ExistsError(f"{error} (", REPLACE, " replaces it)") from None
 
     def to_csv(self, path_or_buf: Any = None, *args: Any, **options: Any) -> Any:
-        """Write CSV as any DataFrame does; a file has a line for every row and is readable to its
-        user only.
-        """
+        """Write CSV as any DataFrame does; a local file is readable by its user only."""
         if isinstance(path_or_buf, (str, os.PathLike)) and not is_url(os.fspath(path_or_buf)):
             os.close(os.open(path_or_buf, os.O_WRONLY | os.O_CREAT, PRIVATE))
-            os.chmod(path_or_buf, PRIVATE)  # one that was there before, too
+            os.chmod(path_or_buf, PRIVATE)  # an existing file keeps its mode when it is opened
         return super().to_csv(path_or_buf, *args, **options)
 
 
@@ -122,7 +122,7 @@ def votes_of(
     *,
     are_probabilities: bool = True,
 ) -> Votes:
-    """Make votes of opened answers: the answers under names, and the scores of the classes."""
+    """Return votes with decrypted answers as named columns and the scores of the classes."""
     values = np.concatenate([array.reshape(len(array), -1) for array in answers.values()], axis=1)
     votes = Votes(_narrow(values), columns=list(names))
     votes._scores = pd.DataFrame(scores, columns=class_names(schema))
@@ -131,63 +131,63 @@ def votes_of(
 
 
 def _narrow(values: NDArray[Any]) -> NDArray[Any]:
-    """Integers of 64 bits where all fit, else Python's own."""
+    """Convert values to 64-bit integers if all fit; else keep Python's integers."""
     if values.dtype == np.int64:
         return values
     fits = all(abs(int(value)) < 1 << 62 for value in values.flat)
     return values.astype(np.int64) if fits else values
 
 
-# -- pieces that predictions are made of
-# -----------------------------------------------------------------------------------
+# -- parts of predictions --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Line:
-    """The estimates of intercept and slope of one predictor, a/d and b/d, in integers."""
+class LineEstimate:
+    """Intercept and slope of one predictor, a/d and b/d, as integers."""
 
     a: Number
     b: Number
     d: Number
 
     def at(self, x: Expression) -> Number:
-        """e = a + b x."""
+        """Return e = a + b x."""
         return sum_of_numbers([self.a, times(self.b, x)])
 
 
 def line_of(
     n0: Number, n1: Number, x0: Number, x1: Number, sum_xx: Number, *, paired: bool
-) -> Line:
-    """Compute the paper's estimators from counts, sums of x by class and the sum of squares
-    (section 4.1).
+) -> LineEstimate:
+    """Compute the estimators of the paper (section 4.1).
+
+    ``n0`` and ``n1`` count the rows of the classes, and ``x0`` and ``x1`` are their sums of x.
     """
     n, sum_x, sum_z, sum_xz = n0 + n1, x0 + x1, 2 * (n1 - n0), 2 * (x1 - x0)
     if paired:
-        return Line(
+        return LineEstimate(
             sum_xx * sum_z - sum_x * sum_xz, n * sum_xz - sum_x * sum_z, n * sum_xx - sum_x * sum_x
         )
-    # Intercept sum z / N and slope sum xz / sum x^2, over the common denominator N sum x^2.
-    return Line(sum_xx * sum_z, n * sum_xz, n * sum_xx)
+    # The intercept sum z / N and the slope sum xz / sum x^2, over the denominator N sum x^2.
+    return LineEstimate(sum_xx * sum_z, n * sum_xz, n * sum_xx)
 
 
 def times(a: Number, b: Number) -> Number:
-    """Multiply; a plain 0 gives 0."""
+    """Return the product; the integer 0 if a factor is 0, so that no expression is needed."""
     return 0 if (isinstance(a, int) and a == 0) or (isinstance(b, int) and b == 0) else a * b
 
 
 def sum_of_numbers(terms: Sequence[Number]) -> Number:
-    """Add expressions and plain numbers in one node; a plain number where expressions cancel."""
+    """Add expressions and integers in one node; return an integer if the expressions cancel."""
     plain = sum(term for term in terms if isinstance(term, int))
     return combination([(1, term) for term in terms if isinstance(term, Expression)], plain)
 
 
 def weighted_sum(weights: Sequence[Number], columns: Sequence[Expression]) -> Number:
-    """Add columns times weights."""
+    """Return the sum of columns times weights."""
     return sum_of_numbers([times(weight, x) for weight, x in zip(weights, columns, strict=True)])
 
 
 def shallow_product(factors: Sequence[Number]) -> Number:
-    """Multiply factors in a depth of log2 of their number."""
+    """Multiply factors as a balanced tree, whose depth is logarithmic."""
     if len(factors) == 1:
         return factors[0]
     half = len(factors) // 2
@@ -195,29 +195,29 @@ def shallow_product(factors: Sequence[Number]) -> Number:
 
 
 def class_names(schema: Schema | PublicSchema) -> list[Any]:
-    """Return the classes by name, or by number where names are not known."""
+    """Return the names of the classes; numbers for a public schema."""
     return list(range(schema.n_classes) if isinstance(schema, PublicSchema) else schema.classes)
 
 
 def count_names(schema: Schema | PublicSchema) -> list[str]:
-    """Return the names of class counts."""
+    """Return the names of the counts of rows of each class."""
     return [f"n[{label}]" for label in class_names(schema)]
 
 
 def variable_names(schema: Schema | PublicSchema) -> list[str]:
-    """Return the variables by name, or by id."""
+    """Return the names of the variables; ids for a public schema."""
     return (
         [v.id for v in schema.variables] if isinstance(schema, PublicSchema) else list(schema.names)
     )
 
 
 def predictor_index(found: Sequence[Feature], schema: Schema | PublicSchema) -> pd.Index[Any]:
-    """Return the predictors by name, as the lines of a table."""
+    """Return the names of the predictors as the index of a table."""
     return pd.Index(feature_labels(found, schema), name="predictor")
 
 
 def feature_labels(found: Sequence[Feature], schema: Schema | PublicSchema) -> list[str]:
-    """Return the predictors by name."""
+    """Return the names of the predictors, such as ``sex = f`` for a level."""
     names = variable_names(schema)
     labels = []
     for feature in found:

@@ -34,7 +34,7 @@ def log_factorials(largest: int) -> Floats:
     return np.concatenate([[0], np.cumsum(logs)]).astype(np.float64)
 
 
-# -- two groups by two ------------------------------------------------------------------------
+# -- two groups by two -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _root(rising: Callable[[float], float]) -> float:
     return float(brentq(rising, low, high, xtol=1e-14, rtol=1e-14))
 
 
-# -- larger tables ----------------------------------------------------------------------------
+# -- larger tables ---------------------------------------------------------------------------------
 
 
 class _TooLargeError(Exception):
@@ -207,7 +207,7 @@ def _exact_pvalue(table: Ints) -> float:
             raise _TooLargeError
         steps = np.repeat(stage.first[state], n_steps) + _count_up(n_steps)
         log = np.repeat(log, n_steps) + stage.log[steps]
-        state, log, times = _merged(stage.child[steps], log, np.repeat(times, n_steps))
+        state, log, times = _merge_states(stage.child[steps], log, np.repeat(times, n_steps))
     return found
 
 
@@ -265,7 +265,7 @@ def _count_up(lengths: Ints) -> Ints:
     return np.arange(int(lengths.sum())) - np.repeat(ends - lengths, lengths)
 
 
-def _merged(state: Ints, log: Floats, times: Floats) -> tuple[Ints, Floats, Floats]:
+def _merge_states(state: Ints, log: Floats, times: Floats) -> tuple[Ints, Floats, Floats]:
     """Count partial tables together that have one state and one weight."""
     if not len(state):
         return state, log, times

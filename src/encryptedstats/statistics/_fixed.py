@@ -22,7 +22,7 @@ _SIGNIFICANT: Final = 15
 _BEYOND: Final = 1000
 
 
-def repeated(rows: Any, weights: Any) -> Any:
+def repeat_rows(rows: Any, weights: Any) -> Any:
     """Return the rows of a DataFrame or array, each as often as its weight says: a row of weight 2
     is two rows.
     """

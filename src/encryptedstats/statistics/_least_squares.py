@@ -33,7 +33,7 @@ _NEGATIVE: Final = "a sum of squares would be negative"
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class CrossProducts:
     """Sums of x_1 ... x_p, y and of the products of any two, over rows and with weights; in
     integers, and their units.
 
@@ -97,11 +97,11 @@ class Moments:
         pairs = zip(np.diag(self.scatter), self.scales, strict=True)
         return [Fraction(int(value), unit * int(scale) ** 2) for value, scale in pairs]
 
-    def of(self, columns: Sequence[int]) -> Moments:
+    def of(self, columns: Sequence[int]) -> CrossProducts:
         """Return the same for some of the columns x."""
         kept = [*columns, len(self.sums) - 1]
         products, scales = self.products[np.ix_(kept, kept)], self.scales[kept]
-        return Moments(
+        return CrossProducts(
             self.n_rows,
             self.weight,
             self.sums[kept],
@@ -111,7 +111,7 @@ class Moments:
             self.centred,
         )
 
-    def combined(self, lines: Exact) -> Moments:
+    def combine(self, lines: Exact) -> CrossProducts:
         """Return the moments of combinations of the columns, of y and of 1; the last is the new y.
 
         Parameters
@@ -176,7 +176,7 @@ class Solution:
     intercept: Fraction
     inverse: Exact
     residuals: list[Fraction]
-    moments: Moments
+    moments: CrossProducts
 
     @property
     def unscaled_covariance(self) -> Exact:
@@ -235,7 +235,7 @@ def add_up(terms: Iterable[Fraction]) -> Fraction:
     return found if abs(found) * _CANCELLED > sum(map(abs, listed)) else Fraction(0)
 
 
-def solve(moments: Moments, penalty: Fraction = Fraction(0)) -> Solution:
+def solve(moments: CrossProducts, penalty: Fraction = Fraction(0)) -> Solution:
     """Solve least squares, with a penalty on the squares of the slopes."""
     moments.check()
     p, unit = len(moments.sums) - 1, moments.divisor * moments.weight_scale
@@ -247,33 +247,34 @@ def solve(moments: Moments, penalty: Fraction = Fraction(0)) -> Solution:
     found = factor_matrix(matrix, p)
     y, y_scale = found.halves[-1], scales[-1]
 
-    def rounded(value: int, bits: int, above: int, below: int) -> Fraction:
+    def round_scaled(value: int, bits: int, above: int, below: int) -> Fraction:
         return Fraction(value * above << max(0, -bits), below << max(0, bits))
 
     left, gains = found.corner, dict(zip(found.used, found.gains, strict=True))
-    residuals = [rounded(left, found.bits - 2 * y, 1, unit * y_scale**2)]
+    residuals = [round_scaled(left, found.bits - 2 * y, 1, unit * y_scale**2)]
     for j in reversed(range(p)):
         left += gains.get(j, 0)
-        residuals.append(rounded(left, found.bits - 2 * y, 1, unit * y_scale**2))
+        residuals.append(round_scaled(left, found.bits - 2 * y, 1, unit * y_scale**2))
     slopes = np.array([Fraction(0)] * p, dtype=object)
     inverse = np.full((p, p), Fraction(0), dtype=object)
     for place, a in enumerate(found.used):
-        slopes[a] = rounded(found.slopes[place], DIGITS + found.halves[a] - y, scales[a], y_scale)
+        slopes[a] = round_scaled(
+            found.slopes[place], DIGITS + found.halves[a] - y, scales[a], y_scale
+        )
         for other, b in enumerate(found.used[: place + 1]):
             bits = DIGITS + found.halves[a] + found.halves[b]
-            value = rounded(found.inverse[other][place], bits, unit * scales[a] * scales[b], 1)
+            value = round_scaled(found.inverse[other][place], bits, unit * scales[a] * scales[b], 1)
             inverse[a, b] = inverse[b, a] = value
     means = moments.means
     intercept = add_up([means[-1], *(-slopes[j] * means[j] for j in found.used)])
     return Solution(found.used, slopes, intercept, inverse, residuals[::-1], moments)
 
 
-# -- factors of a matrix
-# ------------------------------------------------------------------------------------------------
+# -- factors of a matrix ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Factors:
+class Elimination:
     """Results of eliminating the columns of a symmetric matrix of integers; its last row and column
     may be y's.
 
@@ -305,7 +306,7 @@ class Factors:
     inverse: list[list[int]]
 
 
-def factor_matrix(matrix: Sequence[Sequence[int]], p: int) -> Factors:
+def factor_matrix(matrix: Sequence[Sequence[int]], p: int) -> Elimination:
     """Eliminate the first p columns of a positive semidefinite matrix of integers, in order.
 
     A column that depends on earlier ones is left out. Pivots are compared with 0 modulo a prime of
@@ -328,7 +329,7 @@ def factor_matrix(matrix: Sequence[Sequence[int]], p: int) -> Factors:
         bits *= 2
     shift = bits - DIGITS
     half = 1 << (shift - 1)
-    return Factors(
+    return Elimination(
         zeros.used,
         halves,
         bits,

@@ -22,7 +22,7 @@ from encryptedstats.statistics.contingency import exact_ratio
 from encryptedstats.statistics.factors import (
     Powers,
     check_groups,
-    chosen_group,
+    choose_group,
     factor,
     factor_position,
     left_out,
@@ -54,8 +54,17 @@ ANOVA_COLUMNS: Final = ["df", "sum_sq", "mean_sq", "statistic", "pvalue"]
 _CONSTANT: Final = "the data are constant: there is no spread to measure a difference by"
 
 
-# -- t-tests
-# ------------------------------------------------------------------------------------------------
+# -- t-tests ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Mean:
+    """A mean or a difference of means, with its variance and degrees of freedom."""
+
+    n_rows: int
+    estimate: Fraction
+    variance: Fraction
+    df: float
 
 
 @dataclass(frozen=True)
@@ -125,9 +134,9 @@ class TTest(Question):
                     "groups= are those of a variable: by= names it", code="groups-without-by"
                 )
             return
-        self._chosen(schema)
+        self._choose_groups(schema)
 
-    def _chosen(self, schema: Schema | PublicSchema) -> tuple[int, int]:
+    def _choose_groups(self, schema: Schema | PublicSchema) -> tuple[int, int]:
         one = factor(schema, str(self.by))
         if self.groups is None and len(one.labels) != 2:
             raise ParameterError(
@@ -138,7 +147,7 @@ class TTest(Question):
         found = (
             [0, 1]
             if self.groups is None
-            else [chosen_group(one, given, "groups", 0) for given in self.groups]
+            else [choose_group(one, name, "groups", 0) for name in self.groups]
         )
         if len(found) != 2 or found[0] == found[1]:
             raise ParameterError(
@@ -188,7 +197,7 @@ class TTest(Question):
             return self._of_one(
                 title, found.notes, int(found.n), found.mean(()), found.scatter(()), frame
             )
-        chosen = self._chosen(schema)
+        chosen = self._choose_groups(schema)
         one = found.cells.factors[0]
         for k in chosen:
             if found.n[k] < 2:
@@ -212,9 +221,8 @@ class TTest(Question):
             f"{kind}: {found.name} by {one.name}",
             found.mean(chosen[0]) - found.mean(chosen[1]),
         )
-        return self._tested(
-            title, n1 + n2, notes, estimate, squared, df, found.describe().iloc[list(chosen)]
-        )
+        frame = found.describe().iloc[list(chosen)]
+        return self._test(title, notes, _Mean(n1 + n2, estimate, squared, df), frame)
 
     def _of_pairs(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         positions = [number_position(schema, str(name)) for name in (self.variable, self.paired)]
@@ -255,23 +263,17 @@ class TTest(Question):
                 f"not enough observations: there is {n} row, and two are needed",
                 code="too-few-rows",
             )
-        return self._tested(title, n, notes, mean, scatter / (n - 1) / n, float(n - 1), frame)
+        return self._test(title, notes, _Mean(n, mean, scatter / (n - 1) / n, float(n - 1)), frame)
 
-    def _tested(
-        self,
-        title: str,
-        n_rows: int,
-        notes: tuple[str, ...],
-        estimate: Fraction,
-        squared: Fraction,
-        df: float,
-        frame: pd.DataFrame,
+    def _test(
+        self, title: str, notes: tuple[str, ...], mean: _Mean, frame: pd.DataFrame
     ) -> TestResult:
         from scipy.stats import t as student
 
-        if not squared:
+        estimate, df = mean.estimate, mean.df
+        if not mean.variance:
             raise DataError(_CONSTANT, code="constant-data")
-        stderr = float(squared) ** 0.5
+        stderr = float(mean.variance) ** 0.5
         statistic = float(estimate - Fraction(str(self.mu))) / stderr
         above, below = float(student.sf(statistic, df)), float(student.cdf(statistic, df))
         pvalue = {"two-sided": 2 * min(above, below), "greater": above, "less": below}[
@@ -285,7 +287,7 @@ class TTest(Question):
         high = np.inf if self.alternative == "greater" else float(estimate) + half
         return TestResult(
             title=title,
-            n_rows=n_rows,
+            n_rows=mean.n_rows,
             notes=notes,
             statistic=statistic,
             df=df,
@@ -301,8 +303,7 @@ class TTest(Question):
         )
 
 
-# -- analysis of variance
-# ------------------------------------------------------------------------------------------------
+# -- analysis of variance --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -497,8 +498,7 @@ def _welch(
     return pd.DataFrame(lines, index=[name, "Residual"], columns=ANOVA_COLUMNS)
 
 
-# -- two factors: sums of squares that models explain, in exact fractions
-# ----------------------------------------------------------
+# -- two factors: sums of squares that models explain, in exact fractions --------------------------
 
 
 Explained = tuple[

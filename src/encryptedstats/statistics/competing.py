@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from encryptedstats.errors import DataError, SchemaError
 from encryptedstats.statistics._distributions import chi2_tail, normal_quantile
-from encryptedstats.statistics.factors import Counted, Factor, chosen_group, factor
+from encryptedstats.statistics.factors import Counted, Factor, choose_group, factor
 from encryptedstats.statistics.survival import CLASS, check_time, times_of
 from encryptedstats.tables.answers.results import Result
 from encryptedstats.tables.questions.constraints import CONFIDENCE, Constraints
@@ -197,7 +197,7 @@ class CumulativeIncidence(Counted):
     Parameters
     ----------
     time : str
-        As of :class:`KaplanMeier`.
+        See :class:`KaplanMeier`.
     event : str
         The class, or a variable: its levels are the causes, and one says that there was no event.
     by : str, optional
@@ -238,7 +238,7 @@ class CumulativeIncidence(Counted):
     def __post_init__(self) -> None:
         self.check_parameters()
 
-    def _asked(self) -> tuple[str, ...]:
+    def _list_variables(self) -> tuple[str, ...]:
         return (self.time, self.event) if self.by is None else (self.time, self.event, self.by)
 
     def check_schema(self, schema: PublicSchema) -> None:
@@ -246,7 +246,7 @@ class CumulativeIncidence(Counted):
         check_time(schema, self.time)
         super().check_schema(schema)
         outcome = factor(schema, self.event)
-        chosen_group(outcome, self.censored, "censored", 0)
+        choose_group(outcome, self.censored, "censored", 0)
         if len(outcome.labels) < 2:
             raise SchemaError(
                 f"{outcome.name!r} has one level: an event needs a level for rows without it",
@@ -263,7 +263,7 @@ class CumulativeIncidence(Counted):
         """Estimate the curves, and test for differences between groups."""
         cells = self._cells(totals, schema, n_rows)
         times, outcome = times_of(schema, self.time), cells.factors[1]
-        without = chosen_group(outcome, self.censored, "censored", 0)
+        without = choose_group(outcome, self.censored, "censored", 0)
         counts = cells.counts.astype(float)
         if self.by is None:
             counts = counts[:, :, None]

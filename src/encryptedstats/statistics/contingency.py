@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from encryptedstats.errors import Cure, DataError, ParameterError, SchemaError
-from encryptedstats.metrics import auc, auc_interval, delong_variance, roc_points, wilson_interval
+from encryptedstats.metrics import wilson_interval
 from encryptedstats.statistics._distributions import chi2_tail, normal_quantile, normal_tails
 from encryptedstats.statistics._fisher import (
     SIMULATED,
@@ -30,7 +30,7 @@ from encryptedstats.statistics.factors import (
     Counted,
     Factor,
     check_groups,
-    chosen_group,
+    choose_group,
     factor,
     without_empty,
 )
@@ -53,6 +53,9 @@ _FEW: Final = 5  # expected rows of a cell below which a chi-square is said to b
 _ROUGH: Final = "some cells are expected to have fewer than 5 rows: the approximation may be rough"
 
 
+_RATINGS: Final = 12  # of Cochran's Q: 4,096 patterns
+
+
 def exact_ratio(above: Fraction | int, below: Fraction | int) -> float:
     """Return a ratio of exact numbers: infinite over nothing, NaN of nothing over nothing."""
     if below == 0:
@@ -60,8 +63,7 @@ def exact_ratio(above: Fraction | int, below: Fraction | int) -> float:
     return float(Fraction(above) / Fraction(below))
 
 
-# -- chi-square
-# ------------------------------------------------------------------------------------------------
+# -- chi-square ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -95,13 +97,13 @@ class ChiSquare(Counted):
     p: list[float] | None = None
     constraints: ClassVar[Constraints] = {"p": NUMBERS}
 
-    def _asked(self) -> tuple[str, ...]:
+    def _list_variables(self) -> tuple[str, ...]:
         return (self.first,) if self.second is None else (self.first, self.second)
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse factors of one group, and shares that do not fit."""
         super().check_schema(schema)
-        check_groups(schema, self._asked())
+        check_groups(schema, self._list_variables())
         if self.p is None:
             return
         if self.second is not None:
@@ -133,9 +135,8 @@ class ChiSquare(Counted):
         yates = self.correction and observed.shape == (2, 2)
         title = "Pearson's chi-square test" + (" with Yates's correction" if yates else "")
         df = (len(rows) - 1) * (len(columns) - 1)
-        return _chi_square(
-            title, (*cells.notes, *notes), kept, expected, variances, df, yates=yates
-        )
+        wanted = _Expected(expected, variances, df)
+        return _chi_square(title, (*cells.notes, *notes), kept, wanted, yates=yates)
 
     def _of_one(self, cells: Cells) -> TestResult:
         n, k = cells.n, len(cells.counts)
@@ -149,28 +150,31 @@ class ChiSquare(Counted):
         expected = (n * shares)[:, None]
         variances = expected * (1 - shares)[:, None]
         title = "Chi-square test for given shares"
-        return _chi_square(title, cells.notes, cells, expected, variances, k - 1, yates=False)
+        wanted = _Expected(expected, variances, k - 1)
+        return _chi_square(title, cells.notes, cells, wanted, yates=False)
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """Counts under the null hypothesis, their variances, and the degrees of freedom."""
+
+    counts: Floats
+    variances: Floats
+    df: int
 
 
 def _chi_square(
-    title: str,
-    notes: tuple[str, ...],
-    cells: Cells,
-    expected: Floats,
-    variances: Floats,
-    df: int,
-    *,
-    yates: bool,
+    title: str, notes: tuple[str, ...], cells: Cells, wanted: _Expected, *, yates: bool
 ) -> TestResult:
-    frame = cells.frame
+    frame, expected = cells.frame, wanted.counts
     apart = frame.to_numpy(dtype=float) - expected
     # Yates's correction never goes beyond the expected count.
     nearer = np.abs(apart) - (np.minimum(0.5, np.abs(apart)) if yates else 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         statistic = float((nearer**2 / expected).sum())
-        residuals, stdres = apart / np.sqrt(expected), apart / np.sqrt(variances)
+        residuals, stdres = apart / np.sqrt(expected), apart / np.sqrt(wanted.variances)
 
-    def labelled(values: Floats) -> pd.DataFrame:
+    def label(values: Floats) -> pd.DataFrame:
         return pd.DataFrame(values, index=frame.index, columns=frame.columns)
 
     return TestResult(
@@ -178,21 +182,20 @@ def _chi_square(
         n_rows=cells.n,
         notes=(*notes, _ROUGH) if expected.min() < _FEW else notes,
         statistic=statistic,
-        df=float(df),
-        pvalue=chi2_tail(statistic, df),
+        df=float(wanted.df),
+        pvalue=chi2_tail(statistic, wanted.df),
         term="chi-square",
         table=frame,
         tables={
-            "expected": labelled(expected),
-            "residuals": labelled(residuals),
-            "standardised residuals": labelled(stdres),
+            "expected": label(expected),
+            "residuals": label(residuals),
+            "standardised residuals": label(stdres),
         },
         picture="plot_residuals",
     )
 
 
-# -- Fisher's exact test
-# ------------------------------------------------------------------------------------------------
+# -- Fisher's exact test ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -229,7 +232,7 @@ class FisherExact(Counted):
         "confidence": CONFIDENCE,
     }
 
-    def _asked(self) -> tuple[str, ...]:
+    def _list_variables(self) -> tuple[str, ...]:
         return self.first, self.second
 
     def check_schema(self, schema: PublicSchema) -> None:
@@ -237,8 +240,8 @@ class FisherExact(Counted):
         groups.
         """
         super().check_schema(schema)
-        check_groups(schema, self._asked())
-        shape = tuple(len(factor(schema, variable).labels) for variable in self._asked())
+        check_groups(schema, self._list_variables())
+        shape = tuple(len(factor(schema, variable).labels) for variable in self._list_variables())
         if self.alternative != "two-sided" and shape != (2, 2):
             sizes = " by ".join(map(str, shape))
             raise ParameterError(
@@ -292,8 +295,7 @@ def _simulated_note(pvalue: float) -> str:
     )
 
 
-# -- strata
-# ------------------------------------------------------------------------------------------------
+# -- strata ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -322,7 +324,7 @@ class MantelHaenszel(Counted):
     confidence: float = 0.95
     constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
 
-    def _asked(self) -> tuple[str, ...]:
+    def _list_variables(self) -> tuple[str, ...]:
         return self.exposure, self.target, self.strata
 
     def check_schema(self, schema: PublicSchema) -> None:
@@ -350,7 +352,7 @@ class MantelHaenszel(Counted):
             notes = (*notes, f"strata with fewer than 2 rows were left out: {few}")
         if not used:
             raise DataError(f"no stratum of {named.name!r} has two rows", code="strata-too-small")
-        found = _pooled([tables[k] for k in used], self.correction)
+        found = _pool([tables[k] for k in used], self.correction)
         z = normal_quantile(self.confidence)
         ends = (
             np.exp(np.log(found["odds"]) + z * found["se"] * np.array([-1, 1]))
@@ -399,7 +401,7 @@ class MantelHaenszel(Counted):
         )
 
 
-def _pooled(tables: Sequence[NDArray[Any]], correction: bool) -> dict[str, float]:
+def _pool(tables: Sequence[NDArray[Any]], correction: bool) -> dict[str, float]:
     """Mantel and Haenszel's test and ratios, and the variance of the log odds by Robins, Breslow
     and Greenland (1986).
     """
@@ -459,8 +461,7 @@ def _breslow_day(tables: Sequence[NDArray[Any]], odds: float) -> tuple[float, in
     return total - apart**2 / spread, len(tables) - 1
 
 
-# -- trend
-# ------------------------------------------------------------------------------------------------
+# -- trend -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -488,7 +489,7 @@ class CochranArmitage(Counted):
     event: Any = None
     constraints: ClassVar[Constraints] = {"scores": NUMBERS}
 
-    def _asked(self) -> tuple[str, ...]:
+    def _list_variables(self) -> tuple[str, ...]:
         return self.exposure, self.target
 
     def check_schema(self, schema: PublicSchema) -> None:
@@ -498,7 +499,10 @@ class CochranArmitage(Counted):
         if self.scores is not None:
             if len(self.scores) != len(exposure.labels):
                 raise ParameterError(
-                    f"scores={self.scores!r}: {len(exposure.labels)} are needed, one for each group",
+                    (
+                        f"scores={self.scores!r}: {len(exposure.labels)} are needed, one for each "
+                        "group"
+                    ),
                     code="wrong-score-count",
                 )
             if len(set(self.scores)) < 2:
@@ -514,7 +518,7 @@ class CochranArmitage(Counted):
         """Return the test of the textbook; its sums are exact where the scores are."""
         cells = self._cells(totals, schema, n_rows)
         exposure, outcome = cells.factors
-        event = chosen_group(outcome, self.event, "event", -1)
+        event = choose_group(outcome, self.event, "event", -1)
         scores = [Fraction(x) for x in (self.scores or range(len(exposure.labels)))]
         rows, events = cells.counts.sum(axis=1), cells.counts[:, event]
         n, cases = cells.n, int(events.sum())
@@ -581,11 +585,10 @@ def two_groups(outcome: Factor, event: Any) -> None:
             f"{outcome.name!r} has {len(outcome.labels)} groups: say which of them is the event=",
             code="event-not-named",
         )
-    chosen_group(outcome, event, "event", -1)
+    choose_group(outcome, event, "event", -1)
 
 
-# -- odds and risks
-# ------------------------------------------------------------------------------------------------
+# -- odds and risks --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -617,14 +620,14 @@ class OddsRatio(Counted):
     confidence: float = 0.95
     constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
 
-    def _asked(self) -> tuple[str, ...]:
+    def _list_variables(self) -> tuple[str, ...]:
         return self.exposure, self.target
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse an exposure of one group, and more than two outcomes without an event."""
         super().check_schema(schema)
         check_groups(schema, [self.exposure])
-        chosen_group(factor(schema, self.exposure), self.reference, "reference", 0)
+        choose_group(factor(schema, self.exposure), self.reference, "reference", 0)
         two_groups(factor(schema, self.target), self.event)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
@@ -632,8 +635,8 @@ class OddsRatio(Counted):
         cells = self._cells(totals, schema, n_rows)
         exposure, outcome = cells.factors
         event, first = (
-            chosen_group(outcome, self.event, "event", -1),
-            chosen_group(exposure, self.reference, "reference", 0),
+            choose_group(outcome, self.event, "event", -1),
+            choose_group(exposure, self.reference, "reference", 0),
         )
         rows, events = cells.counts.sum(axis=1), cells.counts[:, event]
         if not rows[first]:
@@ -739,8 +742,7 @@ def _measures(
     }
 
 
-# -- pairs of ratings
-# ------------------------------------------------------------------------------------------------
+# -- pairs of ratings ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -774,20 +776,20 @@ class McNemar(Counted):
     confidence: float = 0.95
     constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
 
-    def _asked(self) -> tuple[str, ...]:
+    def _list_variables(self) -> tuple[str, ...]:
         return self.first, self.second
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse ratings of different numbers of groups, and an exact test of more than two."""
         super().check_schema(schema)
-        one, other = (factor(schema, variable) for variable in self._asked())
+        one, other = (factor(schema, variable) for variable in self._list_variables())
         if len(one.labels) != len(other.labels):
             raise SchemaError(
                 f"{self.first!r} has {len(one.labels)} groups, {self.second!r} has "
                 f"{len(other.labels)}: McNemar's test needs the same",
                 code="group-counts-differ",
             )
-        check_groups(schema, self._asked())
+        check_groups(schema, self._list_variables())
         if self.exact and len(one.labels) != 2:
             raise ParameterError(
                 f"exact=True is for two levels, and there are {len(one.labels)}: ",
@@ -797,7 +799,7 @@ class McNemar(Counted):
 
     def check_names(self, schema: Schema) -> None:
         """Refuse ratings whose levels differ."""
-        check_same_levels(*(factor(schema, variable) for variable in self._asked()))
+        check_same_levels(*(factor(schema, variable) for variable in self._list_variables()))
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """Return the test of the rows where the ratings differ."""
@@ -847,6 +849,90 @@ class McNemar(Counted):
         )
 
 
+@dataclass(frozen=True)
+class CochranQ(Counted):
+    """Cochran's Q: whether several yes-or-no ratings of the same rows have the same shares.
+
+    Of two ratings it is McNemar's test without a correction.
+
+    Parameters
+    ----------
+    variables : list of str
+        Two or more variables of two levels, of which the second counts. Rows where one is missing
+        are left out.
+
+    References
+    ----------
+    Cochran (1950), The comparison of percentages in matched samples.
+
+    Examples
+    --------
+    >>> import pandas as pd, encryptedstats as es
+    >>> rows = [(1, 1, 0), (1, 0, 0), (1, 1, 1), (0, 1, 0), (1, 0, 0), (1, 1, 0)]
+    >>> frame = pd.DataFrame(rows, columns=["a", "b", "c"]).astype(str)
+    >>> found = es.Schema.infer(frame).table(frame).ask(es.CochranQ(["a", "b", "c"]))
+    >>> round(found.statistic, 4), round(found.pvalue, 4)
+    (5.2, 0.0743)
+    """
+
+    title: ClassVar[str] = "Cochran's Q test"
+    of_variables: ClassVar[tuple[str, ...]] = ("variables",)
+
+    variables: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "variables", tuple(self.variables))
+        self.check_parameters()
+
+    def _list_variables(self) -> tuple[str, ...]:
+        return self.variables
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse fewer than two ratings, and ratings of other than two levels."""
+        super().check_schema(schema)
+        if len(self.variables) < 2:
+            raise SchemaError("Cochran's Q needs two ratings or more", code="too-few-variables")
+        for name in self.variables:
+            if len(factor(schema, name).labels) != 2:
+                raise SchemaError(
+                    f"{name!r} has {len(factor(schema, name).labels)} levels, and Cochran's Q is "
+                    "of ratings with two",
+                    code="not-two-levels",
+                )
+        if len(self.variables) > _RATINGS:
+            raise ParameterError(
+                f"variables: {len(self.variables)} ratings, and at most {_RATINGS} are counted "
+                "together: name fewer",
+                code="table-too-large",
+            )
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
+        """Return the test, from the rows of every pattern of ratings."""
+        cells = self._cells(totals, schema, n_rows)
+        k = len(cells.factors)
+        per_row = np.indices(cells.counts.shape).sum(axis=0)
+        yes = [int(np.take(cells.counts, 1, axis=axis).sum()) for axis in range(k)]
+        total = sum(yes)
+        below = k * total - int((cells.counts * per_row**2).sum())
+        if not below:
+            raise DataError("the ratings agree in all rows: nothing differs", code="no-difference")
+        statistic = float(Fraction((k - 1) * (k * sum(n * n for n in yes) - total**2), below))
+        table = pd.DataFrame(
+            {"rows": cells.n, "yes": yes, "share": [n / cells.n for n in yes]},
+            index=[f"{one.name} = {one.labels[1]}" for one in cells.factors],
+        )
+        return TestResult(
+            title=f"Cochran's Q test: {', '.join(one.name for one in cells.factors)}",
+            n_rows=cells.n,
+            notes=cells.notes,
+            statistic=statistic,
+            df=float(k - 1),
+            pvalue=chi2_tail(statistic, k - 1),
+            term="Q",
+            table=table,
+        )
+
+
 def check_same_levels(one: Factor, other: Factor) -> None:
     """Refuse ratings whose levels differ."""
     if list(map(str, one.labels)) != list(map(str, other.labels)):
@@ -861,8 +947,7 @@ def check_same_levels(one: Factor, other: Factor) -> None:
         )
 
 
-# -- agreement
-# ------------------------------------------------------------------------------------------------
+# -- agreement -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -894,24 +979,24 @@ class Kappa(Counted):
         "weights": Choice(values=("linear", "quadratic"), optional=True, code="unknown-weights"),
     }
 
-    def _asked(self) -> tuple[str, ...]:
+    def _list_variables(self) -> tuple[str, ...]:
         return self.first, self.second
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse ratings of different numbers of groups."""
         super().check_schema(schema)
-        one, other = (factor(schema, variable) for variable in self._asked())
+        one, other = (factor(schema, variable) for variable in self._list_variables())
         if len(one.labels) != len(other.labels):
             raise SchemaError(
                 f"{self.first!r} has {len(one.labels)} groups, {self.second!r} has "
                 f"{len(other.labels)}: kappa needs the same",
                 code="group-counts-differ",
             )
-        check_groups(schema, self._asked())
+        check_groups(schema, self._list_variables())
 
     def check_names(self, schema: Schema) -> None:
         """Refuse ratings whose levels differ."""
-        check_same_levels(*(factor(schema, variable) for variable in self._asked()))
+        check_same_levels(*(factor(schema, variable) for variable in self._list_variables()))
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """Kappa, and its large-sample errors."""
@@ -932,12 +1017,12 @@ class Kappa(Counted):
             float((weights * np.outer(rows, columns)).sum()),
         )
         kappa = (agreed - chance) / (1 - chance) if chance < 1 else np.nan
-        beside = (weights @ columns)[:, None] + (rows @ weights)[None, :]
+        marginal = (weights @ columns)[:, None] + (rows @ weights)[None, :]
         with np.errstate(divide="ignore", invalid="ignore"):
-            spread = (p * (weights - beside * (1 - kappa)) ** 2).sum() - (
+            spread = (p * (weights - marginal * (1 - kappa)) ** 2).sum() - (
                 kappa - chance * (1 - kappa)
             ) ** 2
-            null = (np.outer(rows, columns) * (weights - beside) ** 2).sum() - chance**2
+            null = (np.outer(rows, columns) * (weights - marginal) ** 2).sum() - chance**2
             se, se0 = (float(np.sqrt(max(0.0, x) / cells.n) / (1 - chance)) for x in (spread, null))
             z = kappa / se0 if se0 else np.nan
         half = normal_quantile(self.confidence) * se
@@ -959,87 +1044,4 @@ class Kappa(Counted):
             term="kappa",
             table=cells.frame,
             details={"std_error_null": se0, "agreement": float(np.trace(p))},
-        )
-
-
-# -- ROC
-# ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ROC(Counted):
-    """The ROC curve and the area under it of a score whose bins have an order.
-
-    Parameters
-    ----------
-    score : str
-        A variable with ordered bins: higher ones speak for the event.
-    target : str
-        A variable of two groups, or the class.
-    event : level, optional
-        The last group by default; all others count as none.
-    confidence : float
-    """
-
-    title: ClassVar[str] = "ROC curve"
-    of_variables: ClassVar[tuple[str, ...]] = ("score", "target")
-    of_levels: ClassVar[Mapping[str, str]] = {"event": "target"}
-
-    score: str
-    target: str = "class"
-    event: Any = None
-    confidence: float = 0.95
-    constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
-
-    def _asked(self) -> tuple[str, ...]:
-        return self.score, self.target
-
-    def check_schema(self, schema: PublicSchema) -> None:
-        """Refuse a score without order."""
-        super().check_schema(schema)
-        score = factor(schema, self.score)
-        if not score.ordered:
-            raise SchemaError(
-                f"{self.score!r} has no order among its bins: a score is continuous or ordinal",
-                code="no-order",
-            )
-        two_groups(factor(schema, self.target), self.event)
-
-    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
-        """Return the curve, from the rows of each bin."""
-        cells = self._cells(totals, schema, n_rows)
-        score, outcome = cells.factors
-        event = chosen_group(outcome, self.event, "event", -1)
-        events = cells.counts[:, event].astype(np.int64)
-        others = (cells.counts.sum(axis=1) - cells.counts[:, event]).astype(np.int64)
-        if not events.sum() or not others.sum():
-            raise DataError(
-                f"all rows of {outcome.name!r} are in one group: there is no curve",
-                code="constant-outcome",
-            )
-        levels = np.arange(len(score.labels))
-        scores = np.concatenate([np.repeat(levels, events), np.repeat(levels, others)]).astype(
-            float
-        )
-        positive = np.arange(len(scores)) < events.sum()
-        ones = np.ones(len(scores))
-        false, true = roc_points(positive, scores, ones)
-        seen = np.flatnonzero(events + others)[::-1]  # bins without rows are no points of the curve
-        curve = pd.DataFrame(
-            {"fpr": false, "tpr": true},
-            index=pd.Index(["none", *(score.labels[k] for k in seen)], name=f"{score.name} from"),
-        )
-        low, high = auc_interval(positive, scores, confidence=self.confidence)
-        return TestResult(
-            title=f"ROC curve: {outcome.name} = {outcome.labels[event]} by {score.name}",
-            n_rows=cells.n,
-            notes=(*cells.notes, "rows of one bin are ties, and count half"),
-            estimate=auc(positive, scores),
-            std_error=float(np.sqrt(delong_variance(positive, scores, ones))),
-            low=low,
-            high=high,
-            confidence=self.confidence,
-            term="AUC",
-            table=curve,
-            picture="plot_roc_points",
         )

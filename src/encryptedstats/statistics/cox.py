@@ -203,11 +203,25 @@ def proportionality_test(
         score += g * own_score
         with_beta += g * own
         of_theta += g * g * own
+    return proportionality_table(score, (likelihood.information, with_beta, of_theta), terms)
+
+
+def proportionality_table(
+    score: Floats,
+    information: tuple[Floats, Floats, Floats],
+    terms: Mapping[str, Sequence[int]],
+) -> pd.DataFrame:
+    r"""Return the score tests of the coefficients :math:`\theta` of each term and of all.
+
+    ``information`` is that on :math:`\beta`, on :math:`\beta` with :math:`\theta`, and on
+    :math:`\theta`.
+    """
+    of_beta, with_beta, of_theta = information
     # The information on theta once beta is estimated.
-    inverse = np.linalg.pinv(likelihood.information, rcond=1e-12, hermitian=True)
+    inverse = np.linalg.pinv(of_beta, rcond=1e-12, hermitian=True)
     left = of_theta - with_beta @ inverse @ with_beta
     rows = {}
-    for name, columns in (*terms.items(), ("GLOBAL", range(k))):
+    for name, columns in (*terms.items(), ("GLOBAL", range(len(score)))):
         at = list(columns)
         part = left[np.ix_(at, at)]
         statistic = float(score[at] @ np.linalg.pinv(part, rcond=1e-12, hermitian=True) @ score[at])
@@ -305,7 +319,7 @@ class CoxRegression(Counted):
     Parameters
     ----------
     time, event, event_level
-        As of :class:`KaplanMeier`.
+        See :class:`KaplanMeier`.
     variables : list of str
         Factors; their first levels are the reference.
     strata : list of str
@@ -328,7 +342,7 @@ class CoxRegression(Counted):
     >>> schema = es.Schema.infer(frame, target="died").with_kind("week", "ordinal", levels=[1, 2, 3, 4])
     >>> result = schema.table(frame).ask(es.CoxRegression("week", variables=["arm"]))
     >>> float(round(result.coefficients.loc["arm[b]", "estimate"], 4))
-    -0.8911
+    -0.7549
     """
 
     time: str
@@ -360,7 +374,7 @@ class CoxRegression(Counted):
                 "variables=[]: a Cox regression needs at least one covariate", code="no-covariates"
             )
 
-    def _asked(self) -> tuple[str, ...]:
+    def _list_variables(self) -> tuple[str, ...]:
         return (self.time, self.event, *self.variables, *self.strata)
 
     def check_schema(self, schema: PublicSchema) -> None:
@@ -369,7 +383,9 @@ class CoxRegression(Counted):
         super().check_schema(schema)
         event_number(schema, self.event, self.event_level)
         check_groups(schema, self.variables)
-        check_size("CoxRegression", self._asked(), cell_shape(schema, self._asked()))
+        check_size(
+            "CoxRegression", self._list_variables(), cell_shape(schema, self._list_variables())
+        )
 
     def check_names(self, schema: Schema) -> None:
         """Refuse levels of the time that are not numbers."""
@@ -392,7 +408,7 @@ class CoxRegression(Counted):
                 "needs events",
                 code="no-events",
             )
-        names, columns, terms = _design(covariates)
+        names, columns, terms = main_effects(covariates)
         sizes = [len(one.labels) for one in covariates]
         places = np.stack([axis.ravel() for axis in np.indices(sizes)], axis=1)
         strata = _strata(counts, level, sizes, by)
@@ -469,7 +485,7 @@ class _Fit:
         return frame
 
 
-def _design(covariates: Sequence[Any]) -> tuple[list[str], list[Levels], dict[str, list[int]]]:
+def main_effects(covariates: Sequence[Any]) -> tuple[list[str], list[Levels], dict[str, list[int]]]:
     """Return the columns of the regression, one for each level but the first of each factor."""
     names: list[str] = []
     columns: list[Levels] = []

@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 _INTERPOLATED: Final = "quantiles are interpolated within bins"
 
 
-# -- quantiles of bins
-# ------------------------------------------------------------------------------------------------
+# -- quantiles of bins -----------------------------------------------------------------------------
 
 
 def bin_quantile(
@@ -88,8 +87,7 @@ def bin_quantile(
     return float(ends[-1])
 
 
-# -- histograms
-# ------------------------------------------------------------------------------------------------
+# -- histograms ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,12 +206,12 @@ class Histogram(Question):
     variable: str
     by: str | None = None
 
-    def _asked(self) -> tuple[str, ...]:
+    def _list_variables(self) -> tuple[str, ...]:
         return (self.variable,) if self.by is None else (self.variable, self.by)
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse what has no bins."""
-        positions = [factor_position(schema, name) for name in self._asked()]
+        positions = [factor_position(schema, name) for name in self._list_variables()]
         if len(set(positions)) < len(positions):
             raise SchemaError(
                 f"a histogram of {self.variable!r} by itself: by= names another variable",
@@ -224,14 +222,14 @@ class Histogram(Question):
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
         """Return the rows of every bin."""
-        return {"cells": cell_totals(schema, self._asked(), fold)}
+        return {"cells": cell_totals(schema, self._list_variables(), fold)}
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        return {"cells": cell_shape(schema, self._asked())}
+        return {"cells": cell_shape(schema, self._list_variables())}
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> HistogramResult:
         """Return the counts."""
-        cells = read_cells(totals["cells"], schema, self._asked(), n_rows)
+        cells = read_cells(totals["cells"], schema, self._list_variables(), n_rows)
         frame = cells.frame if self.by is not None else cells.frame.set_axis(["rows"], axis=1)
         by = f" by {cells.factors[1].name}" if self.by is not None else ""
         edges = _edges(schema, cells.factors[0].position)
@@ -252,8 +250,7 @@ def _edges(schema: Schema | PublicSchema, position: int) -> tuple[float, ...]:
     )
 
 
-# -- describe
-# ------------------------------------------------------------------------------------------------
+# -- describe --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -305,14 +302,14 @@ class Describe(Question):
         """Refuse groups that are no groups."""
         if self.by is not None:
             factor_position(schema, self.by)
-        if not self._asked(schema):
+        if not self._list_variables(schema):
             raise SchemaError("there is no variable to describe", code="no-variables")
 
     @property
     def _by(self) -> tuple[str, ...]:
         return () if self.by is None else (self.by,)
 
-    def _asked(self, schema: PublicSchema) -> list[int]:
+    def _list_variables(self, schema: PublicSchema) -> list[int]:
         """Return the positions of the variables; not that of the groups, unless it is named."""
         if self.variables is not None:
             return [position(schema, name) for name in self.variables]
@@ -328,7 +325,7 @@ class Describe(Question):
                 f"v{j}" if j >= 0 else target_id(schema),
                 schema.target_number is not None if j < 0 else is_number(schema, j),
             )
-            for j in self._asked(schema)
+            for j in self._list_variables(schema)
         ]
 
     def totals(

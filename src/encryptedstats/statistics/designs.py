@@ -23,7 +23,7 @@ from encryptedstats.errors import Cure, DataError, ParameterError, SchemaError
 from encryptedstats.statistics.formulas import (
     INTERCEPT,
     Formula,
-    Node,
+    FormulaNode,
     Polynomial,
     parse,
     poly_options,
@@ -51,12 +51,11 @@ MISSING: Final = ("level", "complete")
 _ROOT_BITS: Final = 256  # of the square roots by which orthogonal polynomials are divided
 
 
-# -- monomials: columns that a worker computes
-# ------------------------------------------------------------------------------------------------
+# -- monomials: columns that a worker computes -----------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Factor:
+class MonomialFactor:
     """A part of a monomial: a number to a power, or the indicator of one level; the variable is a
     position, -1 for the target.
     """
@@ -70,10 +69,10 @@ class Factor:
 class DesignColumn:
     """A monomial: a product of factors; the intercept has none."""
 
-    factors: tuple[Factor, ...] = ()
+    factors: tuple[MonomialFactor, ...] = ()
 
     @property
-    def key(self) -> frozenset[Factor]:
+    def key(self) -> frozenset[MonomialFactor]:
         """Return what equal monomials share, whatever the order of their factors."""
         return frozenset(self.factors)
 
@@ -100,15 +99,14 @@ class DesignColumn:
         return DesignColumn(tuple(found.values()))
 
 
-def _name(factor: Factor, schema: Schema | PublicSchema) -> str:
+def _name(factor: MonomialFactor, schema: Schema | PublicSchema) -> str:
     name = variable_name(schema, factor.variable)
     if factor.level is not None:
         return f"{name}[{labels(schema, factor.variable)[factor.level]}]"
     return name + (f"^{factor.power}" if factor.power > 1 else "")
 
 
-# -- columns of the model
-# ------------------------------------------------------------------------------------------------
+# -- columns of the model --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ _ONE: Final = Combination(((DesignColumn(), Fraction(1), ()),))
 class ModelColumn:
     """A column of the model: its name, in atoms and levels, and the combination that it is."""
 
-    parts: tuple[tuple[Node, int | None], ...]  # an atom, with a level or a column of poly()
+    parts: tuple[tuple[FormulaNode, int | None], ...]  # an atom, with a level or a column of poly()
     combination: Combination
 
     def name(self, schema: Schema | PublicSchema) -> str:
@@ -155,22 +153,22 @@ class ModelColumn:
         return ":".join(_part_name(*one, schema) for one in self.parts) or INTERCEPT
 
 
-def _part_name(atom: Node, number: int | None, schema: Schema | PublicSchema) -> str:
+def _part_name(atom: FormulaNode, number: int | None, schema: Schema | PublicSchema) -> str:
     if atom.kind == "call":
         return f"{_in_schema(atom, schema)}{'' if number is None else number}"
     where = position(schema, atom.text)
-    return _name(Factor(where, number), schema)
+    return _name(MonomialFactor(where, number), schema)
 
 
-def _in_schema(node: Node, schema: Schema | PublicSchema) -> str:
-    return str(node.renamed(lambda name: variable_name(schema, position(schema, name))))
+def _in_schema(node: FormulaNode, schema: Schema | PublicSchema) -> str:
+    return str(node.rename(lambda name: variable_name(schema, position(schema, name))))
 
 
 @dataclass(frozen=True)
 class DesignTerm:
     """A term: its atoms, and the places of its columns among those of the model."""
 
-    atoms: tuple[Node, ...]
+    atoms: tuple[FormulaNode, ...]
     columns: tuple[int, ...]
 
     def name(self, schema: Schema | PublicSchema) -> str:
@@ -252,7 +250,7 @@ class Design:
     def number(self, position: int) -> DesignColumn:
         """Return a variable that is kept as numbers, such as a target, as a column."""
         number_column(self.schema, position, gaps=True)  # which refuses others
-        return DesignColumn((Factor(position),))
+        return DesignColumn((MonomialFactor(position),))
 
     def product(self, *columns: DesignColumn) -> Expression | int:
         """Return the product of columns over complete rows: 0 where no row has it, 1 where every
@@ -283,7 +281,7 @@ class Design:
             if reference not in levels[j]:
                 # The last level with rows is the one that depends on the columns before it.
                 missing, instead = (
-                    _name(Factor(j, level), schema) for level in (reference, max(levels[j]))
+                    _name(MonomialFactor(j, level), schema) for level in (reference, max(levels[j]))
                 )
                 found.append(
                     f"no rows have {missing}, the reference level: others of "
@@ -354,10 +352,10 @@ class Design:
         if self.is_plain:
             return monomials
         model, _ = self.transform(polynomials or {})
-        return combined(monomials, model)
+        return combine(monomials, model)
 
 
-def combined(monomials: NDArray[np.float64], combinations: NDArray[Any]) -> NDArray[np.float64]:
+def combine(monomials: NDArray[np.float64], combinations: NDArray[Any]) -> NDArray[np.float64]:
     """Return combinations of monomials, the last of which is 1."""
     ones = np.where(np.isnan(monomials).any(axis=1), np.nan, 1.0)
     found: NDArray[np.float64] = (
@@ -366,15 +364,14 @@ def combined(monomials: NDArray[np.float64], combinations: NDArray[Any]) -> NDAr
     return found
 
 
-def _expression(factor: Factor, schema: PublicSchema) -> Expression:
+def _expression(factor: MonomialFactor, schema: PublicSchema) -> Expression:
     if factor.level is not None:
         return bin_columns(schema, factor.variable)[factor.level]
     number = number_column(schema, factor.variable, gaps=True)
     return number if factor.power == 1 else number**factor.power
 
 
-# -- orthogonal polynomials
-# ------------------------------------------------------------------------------------------------
+# -- orthogonal polynomials ------------------------------------------------------------------------
 
 
 def orthogonal(sums: Sequence[Fraction], degree: int, name: str) -> list[list[Fraction]]:
@@ -415,8 +412,7 @@ def _root(value: Fraction) -> Fraction:
     return Fraction(math.isqrt((value.numerator << shift) // value.denominator), 1 << shift // 2)
 
 
-# -- from formulas to designs
-# ------------------------------------------------------------------------------------------------
+# -- from formulas to designs ----------------------------------------------------------------------
 
 
 def design(
@@ -485,7 +481,7 @@ class _Designer:
         for k, term in enumerate(found.terms):
             full = whole[1] if whole is not None and whole[0] == k else None
             start = len(model)
-            model += self.coded(term, found.terms[:k], full)
+            model += self.encode_term(term, found.terms[:k], full)
             if len(model) > MOST_COLUMNS:
                 raise ParameterError(_TOO_MANY, code="too-many-columns")
             terms.append(DesignTerm(term, tuple(range(start, len(model)))))
@@ -509,7 +505,7 @@ class _Designer:
             constant,
         )
 
-    def check_targets(self, nodes: Sequence[Node]) -> None:
+    def check_targets(self, nodes: Sequence[FormulaNode]) -> None:
         for node in nodes:
             if any(position(self.schema, name) == -1 for name in node.names):
                 raise SchemaError(
@@ -524,14 +520,17 @@ class _Designer:
             return 0
         return known.n_bins - (self.missing == "complete" and known.missing_bin)
 
-    def is_factor(self, atom: Node) -> bool:
+    def is_factor(self, atom: FormulaNode) -> bool:
         if atom.kind != "name":
             return False
         j = position(self.schema, atom.text)
         return j != -1 and self.schema.variables[j].kind != "number"
 
-    def coded(
-        self, term: Sequence[Node], before: Sequence[Sequence[Node]], full: Node | None
+    def encode_term(
+        self,
+        term: Sequence[FormulaNode],
+        before: Sequence[Sequence[FormulaNode]],
+        full: FormulaNode | None,
     ) -> list[ModelColumn]:
         """Return the columns of a term, the first atom changing fastest, as R has them.
 
@@ -553,14 +552,14 @@ class _Designer:
             found.append(ModelColumn(parts, combination))
         return found
 
-    def ways(self, atom: Node, contrasted: bool) -> list[ModelColumn]:
+    def ways(self, atom: FormulaNode, contrasted: bool) -> list[ModelColumn]:
         """Return the columns of an atom by itself."""
         if atom.kind == "call":
             return self.poly(atom) if atom.text == "poly" else [self.inside(atom)]
         j = position(self.schema, atom.text)
         known = self.schema.variables[j]
         if known.kind == "number":
-            return [ModelColumn(((atom, None),), _monomial(DesignColumn((Factor(j),))))]
+            return [ModelColumn(((atom, None),), _monomial(DesignColumn((MonomialFactor(j),))))]
         levels = list(range(self.n_levels(j)))
         if len(levels) < 2:
             raise SchemaError(
@@ -578,11 +577,11 @@ class _Designer:
         if contrasted:
             levels.remove(first)
         return [
-            ModelColumn(((atom, level),), _monomial(DesignColumn((Factor(j, level),))))
+            ModelColumn(((atom, level),), _monomial(DesignColumn((MonomialFactor(j, level),))))
             for level in levels
         ]
 
-    def number(self, name: str, node: Node) -> int:
+    def number(self, name: str, node: FormulaNode) -> int:
         j = position(self.schema, name)
         if j != -1 and self.schema.variables[j].kind != "number":
             raise SchemaError(
@@ -591,21 +590,25 @@ class _Designer:
             )
         return j
 
-    def polynomial(self, polynomial: Polynomial, node: Node) -> Combination:
+    def polynomial(self, polynomial: Polynomial, node: FormulaNode) -> Combination:
         parts = []
         for monomial, value in polynomial.items():
-            factors = tuple(Factor(self.number(name, node), None, n) for name, n in monomial)
+            factors = tuple(
+                MonomialFactor(self.number(name, node), None, n) for name, n in monomial
+            )
             parts.append((DesignColumn(factors), value, tuple[Orthogonal, ...]()))
         return Combination(tuple(parts))
 
-    def inside(self, atom: Node) -> ModelColumn:
+    def inside(self, atom: FormulaNode) -> ModelColumn:
         polynomial = polynomial_of(atom.parts[0], self.formula.refuse)
         return ModelColumn(((atom, None),), self.polynomial(polynomial, atom))
 
-    def poly(self, atom: Node) -> list[ModelColumn]:
+    def poly(self, atom: FormulaNode) -> list[ModelColumn]:
         name, degree, raw = poly_options(atom)
         j = self.number(name, atom)
-        powers = [DesignColumn((Factor(j, None, n),) if n else ()) for n in range(degree + 1)]
+        powers = [
+            DesignColumn((MonomialFactor(j, None, n),) if n else ()) for n in range(degree + 1)
+        ]
         found = []
         for k in range(1, degree + 1):
             combination = _monomial(powers[k])
@@ -619,7 +622,7 @@ class _Designer:
             found.append(ModelColumn(((atom, k),), combination))
         return found
 
-    def offset(self, nodes: Sequence[Node]) -> Combination:
+    def offset(self, nodes: Sequence[FormulaNode]) -> Combination:
         parts: list[Any] = []
         for node in nodes:
             parts += self.polynomial(polynomial_of(node, self.formula.refuse), node).parts
@@ -632,7 +635,7 @@ def _monomial(column: DesignColumn) -> Combination:
 
 def _basis(combinations: Sequence[Combination], intercept: bool) -> tuple[DesignColumn, ...]:
     """Return all monomials of some combinations, in the order of their first use."""
-    found = {frozenset[Factor](): DesignColumn()} if intercept else {}
+    found = {frozenset[MonomialFactor](): DesignColumn()} if intercept else {}
     for one in combinations:
         for column, _, _ in one.parts:
             if column.factors:

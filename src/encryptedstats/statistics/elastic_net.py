@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from encryptedstats.errors import ArgumentError
-from encryptedstats.statistics._least_squares import Moments
+from encryptedstats.statistics._least_squares import CrossProducts
 from encryptedstats.statistics.formulas import INTERCEPT
 from encryptedstats.statistics.linear import RidgePath, _LeastSquares, sum_of_folds
 from encryptedstats.tables.questions.constraints import ALPHA, Constraints, RealNumber
@@ -36,8 +36,8 @@ class ElasticNet(_LeastSquares):
     .. math:: \frac{1}{2n} \lVert y - X\beta \rVert^2 + \alpha \rho \lVert \beta \rVert_1
               + \frac{\alpha (1 - \rho)}{2} \lVert \beta \rVert^2
 
-    with the share :math:`\rho` of the first penalty (``l1_ratio``); 1 is the lasso. Totals are those
-    of :class:`LinearRegression`, whatever the penalties are: :meth:`path` and
+    with the share :math:`\rho` of the first penalty (``l1_ratio``); 1 is the lasso. Totals are
+    those of :class:`LinearRegression`, whatever the penalties are: :meth:`path` and
     :meth:`cross_validate` need no other pass over the rows.
 
     Parameters
@@ -47,7 +47,7 @@ class ElasticNet(_LeastSquares):
     l1_ratio : float
         Between 0 and 1.
     formula, reference, weights, missing, fit_intercept, target, variables
-        As of :class:`LinearRegression`.
+        See :class:`LinearRegression`.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class ElasticNet(_LeastSquares):
         return self._table(self._moments, list(alphas), pd.DataFrame(), math.nan)
 
     def _table(
-        self, moments: Moments, alphas: Sequence[float], errors: pd.DataFrame, best: float
+        self, moments: CrossProducts, alphas: Sequence[float], errors: pd.DataFrame, best: float
     ) -> RidgePath:
         rows = [
             [*([_intercept(moments, found)] if moments.centred else []), *found]
@@ -165,7 +165,7 @@ class ElasticNet(_LeastSquares):
         return first._table(whole, list(alphas), table, best)
 
 
-def default_alphas(moments: Moments, l1_ratio: float, n_alphas: int = 100) -> list[float]:
+def default_alphas(moments: CrossProducts, l1_ratio: float, n_alphas: int = 100) -> list[float]:
     """Return penalties from the least at which all coefficients are 0, downwards."""
     if l1_ratio == 0:
         raise ArgumentError(
@@ -178,7 +178,7 @@ def default_alphas(moments: Moments, l1_ratio: float, n_alphas: int = 100) -> li
     return [float(f"{alpha:.6g}") for alpha in spread]
 
 
-def _scatter(moments: Moments) -> tuple[Floats, Floats, float]:
+def _scatter(moments: CrossProducts) -> tuple[Floats, Floats, float]:
     """Return X'X, X'y and y'y around the means, divided by the rows."""
     unit = moments.divisor * moments.weight
     scales = moments.scales
@@ -194,7 +194,7 @@ def _scatter(moments: Moments) -> tuple[Floats, Floats, float]:
     return matrix[:-1, :-1], matrix[:-1, -1], float(matrix[-1, -1])
 
 
-def _minimise(moments: Moments, alphas: Sequence[float], l1_ratio: float) -> list[Floats]:
+def _minimise(moments: CrossProducts, alphas: Sequence[float], l1_ratio: float) -> list[Floats]:
     from sklearn.linear_model import ElasticNet as Descent
 
     gram, products, _ = _scatter(moments)
@@ -225,12 +225,12 @@ def _minimise(moments: Moments, alphas: Sequence[float], l1_ratio: float) -> lis
     return found
 
 
-def _intercept(moments: Moments, slopes: Floats) -> float:
+def _intercept(moments: CrossProducts, slopes: Floats) -> float:
     means = moments.means.astype(float)
     return float(means[-1] - slopes @ means[:-1]) if moments.centred else 0.0
 
 
-def _mean_squared_error(fitted: Moments, rows: Moments, slopes: Floats) -> float:
+def _mean_squared_error(fitted: CrossProducts, rows: CrossProducts, slopes: Floats) -> float:
     """Return the mean squared error of a fit to some rows in others."""
     # Around the means of the other rows: the scatter, and the square of the distance of the means.
     gram, products, squares = _scatter(rows)

@@ -232,23 +232,23 @@ def without_empty(cells: Cells, least: int = 2) -> tuple[Cells, tuple[str, ...]]
     return Cells(tuple(factors), counts, cells.n_missing), tuple(notes)
 
 
-def chosen_group(one: Factor, given: Any, what: str, default: int) -> int:
+def choose_group(one: Factor, named: Any, what: str, default: int) -> int:
     """Return one of the groups by its id, ``bin2`` or ``class1``, as names become where a question
     is asked; ``default`` for None.
     """
-    if given is None:
+    if named is None:
         return default % len(one.labels)
     bins = [
         f"{'class' if one.position == -1 else 'bin'}{number}" for number in range(len(one.labels))
     ]
-    if given not in bins:
+    if named not in bins:
         listed = ", ".join(
             f"{name} ({label})" for name, label in zip(bins, one.labels, strict=True)
         )
         raise ParameterError(
-            f"{what}={given!r}: {one.name!r} has the groups {listed}", code="unknown-group"
+            f"{what}={named!r}: {one.name!r} has the groups {listed}", code="unknown-group"
         )
-    return bins.index(given)
+    return bins.index(named)
 
 
 def confidence_level(level: float) -> float:
@@ -257,8 +257,7 @@ def confidence_level(level: float) -> float:
     return float(level)
 
 
-# -- numbers by group
-# ------------------------------------------------------------------------------------------------
+# -- numbers by group ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -409,8 +408,7 @@ def read_powers(
     return made
 
 
-# -- questions about cells
-# ------------------------------------------------------------------------------------------------
+# -- questions about cells -------------------------------------------------------------------------
 
 
 class Counted(Question):
@@ -419,12 +417,12 @@ class Counted(Question):
     _apart: ClassVar[str] = "the variables have to be different ones"
 
     @abstractmethod
-    def _asked(self) -> tuple[str, ...]:
+    def _list_variables(self) -> tuple[str, ...]:
         """Return the variables, in the order of the axes."""
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse what has no bins, and a variable beside itself."""
-        positions = [factor_position(schema, variable) for variable in self._asked()]
+        positions = [factor_position(schema, variable) for variable in self._list_variables()]
         if len(set(positions)) < len(positions):
             raise SchemaError(f"{self.describe(schema)}: {self._apart}", code="same-variable-twice")
 
@@ -432,10 +430,10 @@ class Counted(Question):
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
         """Return the rows of every cell."""
-        return {"cells": cell_totals(schema, self._asked(), fold)}
+        return {"cells": cell_totals(schema, self._list_variables(), fold)}
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        return {"cells": cell_shape(schema, self._asked())}
+        return {"cells": cell_shape(schema, self._list_variables())}
 
     def _cells(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> Cells:
-        return read_cells(totals["cells"], schema, self._asked(), n_rows)
+        return read_cells(totals["cells"], schema, self._list_variables(), n_rows)

@@ -44,14 +44,14 @@ Polynomial = Mapping[Monomial, Fraction]
 
 
 @dataclass(frozen=True)
-class Node:
+class FormulaNode:
     """A part of a formula: a ``name``, ``number``, ``.``, ``neg``, a sign with two parts (``+`` may
     have more), or a call whose ``text`` is the function.
     """
 
     kind: str
     text: str = ""
-    parts: tuple[Node, ...] = ()
+    parts: tuple[FormulaNode, ...] = ()
     place: int = field(default=0, compare=False)
     depth: int = field(default=0, compare=False, init=False)
 
@@ -60,7 +60,7 @@ class Node:
         object.__setattr__(self, "depth", deepest + 1)
 
     def __str__(self) -> str:
-        return _written(self, 0)
+        return _write(self, 0)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -68,41 +68,41 @@ class Node:
         own = (self.text,) if self.kind == "name" else ()
         return tuple(dict.fromkeys((*own, *(name for one in self.parts for name in one.names))))
 
-    def renamed(self, rename: Callable[[str], str]) -> Node:
+    def rename(self, rename: Callable[[str], str]) -> FormulaNode:
         """Return it with other names of its variables."""
         text = rename(self.text) if self.kind == "name" else self.text
-        return replace(self, text=text, parts=tuple(one.renamed(rename) for one in self.parts))
+        return replace(self, text=text, parts=tuple(one.rename(rename) for one in self.parts))
 
 
-Term = tuple[Node, ...]  # atoms, in the order in which the formula has them
+Term = tuple[FormulaNode, ...]  # atoms, in the order in which the formula has them
 
 
-def _written(node: Node, outside: int) -> str:
+def _write(node: FormulaNode, outside: int) -> str:
     """Return R's spelling of a node inside an operation of some precedence."""
     if node.kind == "name":
-        return quoted(node.text)
+        return quote(node.text)
     if node.kind in ("number", "."):
         return node.text or "."
     if node.kind == "call":
-        return f"{node.text}({', '.join(_written(one, 0) for one in node.parts)})"
+        return f"{node.text}({', '.join(_write(one, 0) for one in node.parts)})"
     own = _UNARY if node.kind == "neg" else _BINARY[node.kind]
     if node.kind == "neg":
-        text = f"-{_written(node.parts[0], own)}"
+        text = f"-{_write(node.parts[0], own)}"
     else:
         gap = "" if node.kind in ("^", ":") else " "
         # All signs but ^ take the left part first.
         sides = (own + 1, own) if node.kind == "^" else (own, own + 1)
-        parts = [_written(one, sides[place > 0]) for place, one in enumerate(node.parts)]
+        parts = [_write(one, sides[place > 0]) for place, one in enumerate(node.parts)]
         text = f"{gap}{node.kind}{gap}".join(parts)
     return f"({text})" if own < outside else text
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """Return a name as a formula writes it: in backticks if it is no word."""
     return name if name.replace(".", "_").isidentifier() and name != "." else f"`{name}`"
 
 
-def term_text(term: Sequence[Node]) -> str:
+def term_text(term: Sequence[FormulaNode]) -> str:
     """Return a term as a formula writes it."""
     return ":".join(map(str, term))
 
@@ -116,13 +116,13 @@ class Expansion:
     terms : tuple of terms
         Of one atom first, then of two, as in R.
     intercept : bool
-    offsets : tuple of Node
+    offsets : tuple of FormulaNode
         What is inside of ``offset()``.
     """
 
     terms: tuple[Term, ...]
     intercept: bool
-    offsets: tuple[Node, ...]
+    offsets: tuple[FormulaNode, ...]
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Formula:
     ----------
     targets : tuple of str
         What is explained; none for the target of the schema.
-    right : Node
+    right : FormulaNode
         The other side.
 
     Examples
@@ -143,7 +143,7 @@ class Formula:
     """
 
     targets: tuple[str, ...]
-    right: Node
+    right: FormulaNode
     text: str = field(default="", compare=False)
 
     @property
@@ -156,33 +156,33 @@ class Formula:
         return _Expander(self, others).expand()
 
     def __str__(self) -> str:
-        left = " + ".join(map(quoted, self.targets))
+        left = " + ".join(map(quote, self.targets))
         if self.has_dot:
             return f"{left} ~ {self.right}".strip()
         found = self.expand()
         parts = [term_text(term) for term in found.terms]
-        parts += [str(Node("call", "offset", (one,))) for one in found.offsets]
+        parts += [str(FormulaNode("call", "offset", (one,))) for one in found.offsets]
         if not found.intercept:
             return f"{left} ~ {' + '.join(parts)} - 1".strip() if parts else f"{left} ~ 0".strip()
         return f"{left} ~ {' + '.join(parts) or '1'}".strip()
 
     def in_ids(self, schema: Schema | PublicSchema) -> Formula:
         """Return it with the ids of variables, as a worker knows them."""
-        return self._renamed(lambda name: variable_id(schema, name))
+        return self._rename(lambda name: variable_id(schema, name))
 
     def _in_names(self, schema: Schema) -> Formula:
         """Return it with the names of variables, for the owner."""
-        return self._renamed(lambda name: name_of(name, schema))
+        return self._rename(lambda name: name_of(name, schema))
 
-    def _renamed(self, rename: Callable[[str], str]) -> Formula:
+    def _rename(self, rename: Callable[[str], str]) -> Formula:
         return replace(
             self,
             targets=tuple(map(rename, self.targets)),
-            right=self.right.renamed(rename),
+            right=self.right.rename(rename),
             text="",
         )
 
-    def refuse(self, node: Node, why: str, code: str = "invalid-formula") -> NoReturn:
+    def refuse(self, node: FormulaNode, why: str, code: str = "invalid-formula") -> NoReturn:
         """Raise an error with a mark below the place of a node."""
         text = self.text or str(self)
         if not self.text:  # translated: the places of nodes are those of another text
@@ -190,7 +190,7 @@ class Formula:
         raise _error(text, node.place, why, code)
 
 
-def _has_dot(node: Node) -> bool:
+def _has_dot(node: FormulaNode) -> bool:
     return node.kind == "." or any(map(_has_dot, node.parts))
 
 
@@ -198,8 +198,7 @@ def _error(text: str, place: int, why: str, code: str = "invalid-formula") -> Pa
     return ParameterError(f"formula: {why}\n  {text}\n  {' ' * place}^", code=code)
 
 
-# -- parsing
-# ------------------------------------------------------------------------------------------------
+# -- parsing ---------------------------------------------------------------------------------------
 
 
 def parse(text: str) -> Formula:
@@ -259,7 +258,7 @@ class _Parser:
 
     def formula(self) -> Formula:
         if not self.tokens:
-            return Formula((), Node("."), self.text)
+            return Formula((), FormulaNode("."), self.text)
         signs = [place for kind, word, place in self.tokens if (kind, word) == ("sign", "~")]
         if len(signs) != 1:
             why = (
@@ -270,7 +269,7 @@ class _Parser:
             self.refuse(signs[1] if signs else len(self.text), why)
         targets = self.targets()
         self.next += 1
-        right = Node(".") if self.next == len(self.tokens) else self.side(0)
+        right = FormulaNode(".") if self.next == len(self.tokens) else self.side(0)
         kind, word, place = self.peek()
         if kind != "end":
             self.refuse(place, f"a sign such as + is needed before {word!r}")
@@ -303,7 +302,7 @@ class _Parser:
             found.append(word)
         return tuple(found)
 
-    def side(self, least: int) -> Node:
+    def side(self, least: int) -> FormulaNode:
         """Parse signs that bind at least so tightly."""
         self.depth += 1
         if self.depth > _MOST_DEPTH:
@@ -318,30 +317,30 @@ class _Parser:
             self.next += 1
             right = self.side(own if word == "^" else own + 1)
             before = left.parts if word == left.kind == "+" else (left,)  # long sums stay flat
-            left = Node(word, "", (*before, right), place)
+            left = FormulaNode(word, "", (*before, right), place)
             if left.depth > _MOST_DEPTH:
                 self.refuse(place, "this formula is nested too deeply")
 
-    def operand(self) -> Node:
+    def operand(self) -> FormulaNode:
         kind, word, place = self.take()
         if kind == "sign" and word in ("-", "+"):
             inside = self.side(_UNARY)
-            return inside if word == "+" else Node("neg", "", (inside,), place)
+            return inside if word == "+" else FormulaNode("neg", "", (inside,), place)
         if kind == "sign" and word == "(":
             found = self.side(0)
             self.close(place)
             return found
         if kind == "sign" and word == ".":
-            return Node(".", "", (), place)
+            return FormulaNode(".", "", (), place)
         if kind == "number":
-            return Node("number", word, (), place)
+            return FormulaNode("number", word, (), place)
         if kind != "name":
             what = f", not {word!r}" if word else ""
             self.refuse(place, f"the name of a variable is needed here{what}")
         is_call = self.peek()[:2] == ("sign", "(") and self.text[place] != "`"
-        return self.call(word, place) if is_call else Node("name", word, (), place)
+        return self.call(word, place) if is_call else FormulaNode("name", word, (), place)
 
-    def call(self, function: str, place: int) -> Node:
+    def call(self, function: str, place: int) -> FormulaNode:
         opened = self.take()[2]
         if function not in FUNCTIONS:
             self.refuse(
@@ -359,11 +358,11 @@ class _Parser:
             else:
                 parts.append(self.side(0))
         self.close(opened)
-        node = Node("call", function, tuple(parts), place)
+        node = FormulaNode("call", function, tuple(parts), place)
         _check_call(node, self.refuse)
         return node
 
-    def option(self) -> Node:
+    def option(self) -> FormulaNode:
         _, name, place = self.take()
         _, sign, at = self.take()
         kind, value, where = self.take()
@@ -372,12 +371,12 @@ class _Parser:
         if name == "raw" and value not in ("TRUE", "FALSE", "T", "F"):
             self.refuse(where, "raw is TRUE or FALSE")
         if name == "raw":
-            return Node(
+            return FormulaNode(
                 "number", f"raw = {'TRUE' if value in ('TRUE', 'T') else 'FALSE'}", (), place
             )
         if kind != "number":
             self.refuse(where, "a degree is a whole number")
-        return Node("number", value, (), where)
+        return FormulaNode("number", value, (), where)
 
     def close(self, opened: int) -> None:
         kind, word, place = self.take()
@@ -387,14 +386,14 @@ class _Parser:
             self.refuse(place, f"a sign or a closing bracket is needed before {word!r}")
 
 
-def _refuse_targets(node: Node, formula: Formula) -> None:
+def _refuse_targets(node: FormulaNode, formula: Formula) -> None:
     if node.kind == "name" and node.text in formula.targets:
         formula.refuse(node, f"{node.text!r} is on both sides")
     for one in node.parts:
         _refuse_targets(one, formula)
 
 
-def _check_call(node: Node, refuse: Callable[..., NoReturn]) -> None:
+def _check_call(node: FormulaNode, refuse: Callable[..., NoReturn]) -> None:
     if node.text == "poly":
         first, *options = node.parts
         numbers = [one for one in options if not one.text.startswith("raw")]
@@ -413,14 +412,14 @@ def _check_call(node: Node, refuse: Callable[..., NoReturn]) -> None:
     polynomial_of(node.parts[0], refuse)
 
 
-def poly_options(node: Node) -> tuple[str, int, bool]:
+def poly_options(node: FormulaNode) -> tuple[str, int, bool]:
     """Return the variable and degree of ``poly()``, and whether it takes plain powers."""
     texts = [one.text for one in node.parts[1:]]
     degree = next(int(text) for text in texts if text.isdecimal())
     return node.parts[0].text, degree, "raw = TRUE" in texts
 
 
-def polynomial_of(node: Node, refuse: Callable[..., NoReturn]) -> Polynomial:
+def polynomial_of(node: FormulaNode, refuse: Callable[..., NoReturn]) -> Polynomial:
     """Return an arithmetic expression of numbers as the coefficients of its monomials."""
     if node.kind == "number":
         value = Fraction(node.text)
@@ -489,10 +488,9 @@ def _product(one: Polynomial, other: Polynomial) -> Polynomial:
     return {monomial: c for monomial, c in found.items() if c}
 
 
-# -- expanding
-# ------------------------------------------------------------------------------------------------
+# -- expanding -------------------------------------------------------------------------------------
 
-_Terms = dict[frozenset[Node], Term]
+_Terms = dict[frozenset[FormulaNode], Term]
 
 
 class _Expander:
@@ -501,7 +499,7 @@ class _Expander:
     def __init__(self, formula: Formula, others: Sequence[str] | None) -> None:
         self.formula = formula
         self.others = others
-        self.offsets: list[Node] = []
+        self.offsets: list[FormulaNode] = []
 
     def expand(self) -> Expansion:
         found = self.of(self.formula.right, {frozenset(): ()})
@@ -513,11 +511,11 @@ class _Expander:
             tuple(dict.fromkeys(self.offsets)),
         )
 
-    def _atoms(self) -> list[Node]:
+    def _atoms(self) -> list[FormulaNode]:
         """Return all atoms in the order in which the formula has them: R orders terms by it."""
-        found: dict[Node, None] = {}
+        found: dict[FormulaNode, None] = {}
 
-        def visit(node: Node) -> None:
+        def visit(node: FormulaNode) -> None:
             if node.kind == ".":
                 found.update(dict.fromkeys(self._dot()))
             elif node.kind in ("name", "call"):
@@ -529,10 +527,10 @@ class _Expander:
         visit(self.formula.right)
         return list(found)
 
-    def _dot(self) -> list[Node]:
-        return [Node("name", name) for name in self.others or ()]
+    def _dot(self) -> list[FormulaNode]:
+        return [FormulaNode("name", name) for name in self.others or ()]
 
-    def of(self, node: Node, before: _Terms | None = None) -> _Terms:
+    def of(self, node: FormulaNode, before: _Terms | None = None) -> _Terms:
         """Return the terms of a node, added to those before it."""
         start = {} if before is None else dict(before)
         if node.kind == "+":
@@ -550,7 +548,7 @@ class _Expander:
         self._add(start, node)
         return start
 
-    def _add(self, start: _Terms, node: Node) -> None:
+    def _add(self, start: _Terms, node: FormulaNode) -> None:
         """Add the terms of a node that is no sum, in place."""
         for key, term in self._terms(node).items():
             start.setdefault(key, term)
@@ -559,7 +557,7 @@ class _Expander:
                 node, f"this comes to more than {MOST_TERMS:,} terms: leave some out"
             )
 
-    def _with_number(self, node: Node, start: _Terms) -> _Terms:
+    def _with_number(self, node: FormulaNode, start: _Terms) -> _Terms:
         if node.text not in ("0", "1"):
             self.formula.refuse(
                 node, "the numbers of a formula are 0 and 1; I() computes with others"
@@ -568,7 +566,7 @@ class _Expander:
             return {**start, frozenset(): ()}
         return {key: term for key, term in start.items() if key}
 
-    def _without(self, kept: _Terms, node: Node) -> _Terms:
+    def _without(self, kept: _Terms, node: FormulaNode) -> _Terms:
         if node.kind == "number":
             opposite = replace(node, text={"0": "1", "1": "0"}.get(node.text, node.text))
             return self._with_number(opposite, kept)
@@ -578,7 +576,7 @@ class _Expander:
             self.formula.refuse(node, f"there is no term {term_text(missing[0])} to leave out")
         return {key: term for key, term in kept.items() if key not in gone}
 
-    def _terms(self, node: Node) -> _Terms:
+    def _terms(self, node: FormulaNode) -> _Terms:
         """Return the terms of a node that is no sum."""
         if node.kind == ".":
             return {frozenset([one]): (one,) for one in self._dot()}
@@ -597,7 +595,7 @@ class _Expander:
             return {**left, **self._cross({frozenset(every): every}, right, node)}
         return self._cross(left, right, node)
 
-    def _power(self, node: Node) -> _Terms:
+    def _power(self, node: FormulaNode) -> _Terms:
         base, exponent = node.parts
         if exponent.kind != "number" or not exponent.text.isdecimal() or len(exponent.text) > 3:
             self.formula.refuse(exponent, f"a power is a whole number from 1 to {MOST_POWER}")
@@ -616,7 +614,7 @@ class _Expander:
             found = self._cross(found, terms, node)  # a:a is a, so all terms of before are inside
         return found
 
-    def _cross(self, left: _Terms, right: _Terms, node: Node) -> _Terms:
+    def _cross(self, left: _Terms, right: _Terms, node: FormulaNode) -> _Terms:
         if len(left) * len(right) > MOST_TERMS * 16:
             self.formula.refuse(
                 node, f"this comes to more than {MOST_TERMS:,} terms: leave some out"
@@ -643,15 +641,16 @@ def regression_formula(parameters: Mapping[str, Any]) -> Formula:
         return parse(parameters["formula"])
     if variables is not None and not len(variables):
         raise ParameterError("variables=[]: name some", code="no-predictors")
-    named = tuple(Node("name", name) for name in variables or ())
-    right = Node("+", "", named) if len(named) > 1 else named[0] if named else Node(".")
+    named = tuple(FormulaNode("name", name) for name in variables or ())
+    right = (
+        FormulaNode("+", "", named) if len(named) > 1 else named[0] if named else FormulaNode(".")
+    )
     found = Formula(() if target is None else (target,), right)
     _refuse_targets(right, found)
     return found
 
 
-# -- questions with a formula
-# ------------------------------------------------------------------------------------------------
+# -- questions with a formula ----------------------------------------------------------------------
 
 
 class OfFormula(Question):

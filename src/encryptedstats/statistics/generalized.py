@@ -59,7 +59,9 @@ Levels = tuple[
 
 
 def cell_matrix(columns: Sequence[Levels], places: NDArray[Any]) -> Floats:
-    """Return the columns of a design for cells: 1 where a cell has all levels of a column, else 0."""
+    """Return the columns of a design for cells: 1 where a cell has all levels of a
+    column, else 0.
+    """
     found = np.ones((len(places), len(columns)))
     for place, levels in enumerate(columns):
         for axis, level in levels:
@@ -67,8 +69,7 @@ def cell_matrix(columns: Sequence[Levels], places: NDArray[Any]) -> Floats:
     return found
 
 
-# -- the likelihood of cells
-# ------------------------------------------------------------------------------------------------
+# -- the likelihood of cells -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def _mean(link: Floats, exposed: Floats, family: str) -> tuple[Floats, Floats]:
 
 
 def log_likelihood(events: Floats, exposed: Floats, mean: Floats, family: str) -> float:
-    """Of the rows, each a trial of its own (binomial); of the counts of the cells (Poisson)."""
+    """Return the log-likelihood of the rows (binomial) or of the counts of the cells (Poisson)."""
     from scipy.special import gammaln, xlogy
 
     if family == "poisson":
@@ -182,8 +183,7 @@ def deviance(events: Floats, exposed: Floats, mean: Floats, family: str) -> floa
     return max(0.0, float(2 * (xlogy(events, ratio) - (events - mean)).sum()))
 
 
-# -- what the owner reads
-# ------------------------------------------------------------------------------------------------
+# -- what the owner reads --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,18 +259,27 @@ def fitted_result(
     return result, fit
 
 
-def coefficient_table(names: Sequence[str], fit: Fit, confidence: float) -> pd.DataFrame:
-    """Return estimates with standard errors, Wald's tests and intervals."""
+def coefficient_table(
+    names: Sequence[str], fit: Fit, confidence: float, df: float = math.nan
+) -> pd.DataFrame:
+    """Return estimates with standard errors, Wald's tests and intervals; of Student's distribution
+    with ``df`` degrees of freedom, where there are any.
+    """
+    from scipy.stats import t
+
     error = np.sqrt(fit.covariance.diagonal())
-    reach = normal_quantile(confidence) * error
     with np.errstate(divide="ignore", invalid="ignore"):
         z = fit.coefficients / error
+    if math.isnan(df):
+        reach, pvalue = normal_quantile(confidence) * error, [normal_tails(one) for one in z]
+    else:
+        reach, pvalue = t.ppf((1 + confidence) / 2, df) * error, 2 * t.sf(np.abs(z), df)
     found = {
         "estimate": fit.coefficients,
         "std_error": error,
         "statistic": z,
-        "df": np.nan,
-        "pvalue": [normal_tails(one) for one in z],
+        "df": df,
+        "pvalue": pvalue,
         "low": fit.coefficients - reach,
         "high": fit.coefficients + reach,
     }
@@ -292,8 +301,7 @@ def check_size(model: str, names: Sequence[str], shape: Sequence[int]) -> None:
         )
 
 
-# -- the model
-# ------------------------------------------------------------------------------------------------
+# -- the model -------------------------------------------------------------------------------------
 
 
 class GLM(OfFormula, TotalsModel):
@@ -362,17 +370,16 @@ class GLM(OfFormula, TotalsModel):
         self.target = target
         self.variables = variables
 
-    # -- what is asked
-    # --------------------------------------------------------------------------------------------
+    # -- what is asked -----------------------------------------------------------------------------
 
     @property
-    def _asked(self) -> dict[str, Any]:
+    def _arguments(self) -> dict[str, Any]:
         """Return what the totals are of: the parameters of the fit, by ids, once there is one."""
         found: dict[str, Any] = getattr(self, "growth_", None) or self.parameters()
         return found
 
     def _design(self, schema: PublicSchema) -> Design:
-        asked = self._asked
+        asked = self._arguments
         found = design(regression_formula(asked), schema, asked["reference"], missing="complete")
         if found.offset.parts:
             raise ParameterError(
@@ -437,7 +444,7 @@ class GLM(OfFormula, TotalsModel):
         """Return numbers that are added up in every cell."""
         if self.family == "binomial":
             return {}
-        exposure = self._asked["exposure"]
+        exposure = self._arguments["exposure"]
         return {"events": self._outcome(schema)} | (
             {} if exposure is None else {"exposure": exposure}
         )
@@ -458,8 +465,7 @@ class GLM(OfFormula, TotalsModel):
         sums = dict.fromkeys(self._sums(schema), cell_shape(schema, axes, present=True))
         return {"cells": cell_shape(schema, axes), **sums}
 
-    # -- what is learnt
-    # --------------------------------------------------------------------------------------------
+    # -- what is learnt ----------------------------------------------------------------------------
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """Set the maximum of the likelihood."""
@@ -482,7 +488,7 @@ class GLM(OfFormula, TotalsModel):
         matrix = cell_matrix(
             [tuple((axis[j], level) for j, level in one) for one in self.columns_], places
         )
-        shown = self._shown(made, known)
+        shown = self._write_formula(made, known)
         notes = made.reference_notes(
             {j: set(places[:, place].tolist()) for j, place in axis.items()}, known
         )
@@ -498,7 +504,7 @@ class GLM(OfFormula, TotalsModel):
             notes=(
                 *cells.notes,
                 *note_dropped_rows(self.n_dropped_),
-                *self._assumed(known),
+                *self._list_assumptions(known),
                 *notes,
             ),
             formula=shown,
@@ -535,7 +541,7 @@ class GLM(OfFormula, TotalsModel):
             )
         return exposure, events
 
-    def _assumed(self, schema: Schema | PublicSchema) -> list[str]:
+    def _list_assumptions(self, schema: Schema | PublicSchema) -> list[str]:
         if self.family == "binomial":
             outcome = factor(schema, self._outcome(schema.public()))
             return [f"event: {outcome.name} is {outcome.labels[1]}"]
@@ -543,14 +549,14 @@ class GLM(OfFormula, TotalsModel):
             "deviance, its degrees of freedom and AIC are those of the cells, whose counts were "
             "added up"
         ]
-        if self._asked["exposure"] is not None:
+        if self._arguments["exposure"] is not None:
             said.append(
                 "rates are per unit of "
-                f"{variable_name(schema, position(schema, self._asked['exposure']))}"
+                f"{variable_name(schema, position(schema, self._arguments['exposure']))}"
             )
         return said
 
-    def _shown(self, made: Design, schema: Schema | PublicSchema) -> str:
+    def _write_formula(self, made: Design, schema: Schema | PublicSchema) -> str:
         """Return the formula, by the names that are known here."""
         terms = " + ".join(term.name(schema) for term in made.terms) or "1"
         return f"{variable_name(schema, made.targets[0])} ~ {terms}"
@@ -569,7 +575,7 @@ class GLM(OfFormula, TotalsModel):
         atoms = [frozenset(term.atoms) for term in made.terms]
         matrix, events, exposed = self._cells
 
-        def fitted(places: set[int]) -> tuple[float, int]:
+        def fit_columns(places: set[int]) -> tuple[float, int]:
             chosen = matrix[:, sorted({0, *places})]
             fit = maximise(chosen, events, exposed, self.family)
             return deviance(events, exposed, fit.fitted, self.family), chosen.shape[1] - len(
@@ -577,14 +583,14 @@ class GLM(OfFormula, TotalsModel):
             )
 
         lines = []
-        before, rank = fitted(set())
+        before, rank = fit_columns(set())
         used: set[int] = set()
         for k, own in enumerate(terms):
             if typ == 2:
                 others = [one for j, one in enumerate(terms) if not atoms[k] <= atoms[j]]
                 used = set().union(*others)
-                before, rank = fitted(used)
-            left, more = fitted(used | own)
+                before, rank = fit_columns(used)
+            left, more = fit_columns(used | own)
             lines.append(
                 [float(more - rank), left, before - left, chi2_tail(before - left, more - rank)]
             )

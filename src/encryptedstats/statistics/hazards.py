@@ -22,7 +22,7 @@ from encryptedstats.statistics.factors import (
     Counted,
     cell_shape,
     check_groups,
-    chosen_group,
+    choose_group,
     factor,
 )
 from encryptedstats.statistics.formulas import INTERCEPT
@@ -65,12 +65,11 @@ Floats = NDArray[np.float64]
 TIES: Final = ("efron", "breslow")
 
 
-def _named(covariates: Any) -> tuple[str, ...]:
+def _names(covariates: Any) -> tuple[str, ...]:
     return (covariates,) if isinstance(covariates, str) else tuple(covariates)
 
 
-# -- Cox
-# ------------------------------------------------------------------------------------------------
+# -- Cox -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class CoxScore(Question):
     Parameters
     ----------
     time, event, event_level
-        As of :class:`KaplanMeier`.
+        See :class:`KaplanMeier`.
     variables : list of str
         Factors, whose first level is the reference, and numbers.
     ties : "efron" or "breslow"
@@ -117,7 +116,7 @@ class CoxScore(Question):
     of_levels: ClassVar[Mapping[str, str]] = {"event_level": "event"}
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "variables", _named(self.variables))
+        object.__setattr__(self, "variables", _names(self.variables))
         self.check_parameters()
         if not self.variables:
             raise ParameterError(
@@ -175,8 +174,8 @@ class CoxScore(Question):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """Of every time, with and without the event: rows, sums of the columns, sums of their
-        products.
+        """Return for every time, with and without the event, the rows, the sums of the columns and
+        the sums of their products.
         """
         known = self._columns(schema)
         x = [
@@ -186,7 +185,7 @@ class CoxScore(Question):
             for one in known
         ]
         products = [x[p] * x[q] for p, q in self._pairs(schema)]
-        followed = self._followed(schema, fold)
+        followed = self._follow(schema, fold)
         return {
             "rows": [[one.total() for one in line] for line in followed],
             "sums": [
@@ -197,12 +196,12 @@ class CoxScore(Question):
             ],
         }
 
-    def _followed(self, schema: PublicSchema, fold: int | None) -> list[list[Expression]]:
+    def _follow(self, schema: PublicSchema, fold: int | None) -> list[list[Expression]]:
         """Return rows that are followed until a time, without the event and with it; complete in
         all covariates.
         """
         outcome = factor(schema, self.event)
-        level = chosen_group(outcome, self.event_level, "event_level", 1)
+        level = choose_group(outcome, self.event_level, "event_level", 1)
         columns = indicators(schema, outcome.position, fold)[: len(outcome.labels)]
         both = [sum_of([one for k, one in enumerate(columns) if k != level]), columns[level]]
         for name in self.variables:
@@ -242,14 +241,15 @@ class CoxScore(Question):
         if class_or_variable(self.event, public) != -1 and n_all < n_rows:
             notes.append(f"{n_rows - n_all:,} rows were left out because a value is missing")
         outcome = factor(schema, self.event)
-        level = chosen_group(outcome, self.event_level, "event_level", 1)
+        level = choose_group(outcome, self.event_level, "event_level", 1)
         notes += [
             f"event: {outcome.name} is {outcome.labels[level]} ({int(rows[:, 1].sum()):,}); all "
             "others are censored"
         ]
         notes += [*times_of(schema, self.time).notes, f"ties: {self.ties.capitalize()}"]
         notes.append(
-            "estimates are the first Newton step towards the log hazard ratio, without standard error"
+            "estimates are the first Newton step towards the log hazard ratio, without standard "
+            "error"
         )
         if df < len(names):
             notes.append(
@@ -366,8 +366,7 @@ def _from_the_end(array: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
-# -- piecewise exponential
-# ------------------------------------------------------------------------------------------------
+# -- piecewise exponential -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -378,7 +377,7 @@ class PiecewiseExponential(Counted):
     Parameters
     ----------
     time, event, event_level
-        As of :class:`KaplanMeier`; the time is a grid of numbers, which says how long rows were
+        See :class:`KaplanMeier`; the time is a grid of numbers, which says how long rows were
         followed.
     variables : list of str
         Factors; their first levels are the reference.
@@ -405,11 +404,11 @@ class PiecewiseExponential(Counted):
     _apart: ClassVar[str] = "time, event and covariates have to be different variables"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "variables", _named(self.variables))
+        object.__setattr__(self, "variables", _names(self.variables))
         object.__setattr__(self, "cuts", tuple(self.cuts))
         self.check_parameters()
 
-    def _asked(self) -> tuple[str, ...]:
+    def _list_variables(self) -> tuple[str, ...]:
         return (self.time, self.event, *self.variables)
 
     def check_schema(self, schema: PublicSchema) -> None:
@@ -419,7 +418,11 @@ class PiecewiseExponential(Counted):
         event_number(schema, self.event, self.event_level)
         self._ends(schema)
         check_groups(schema, self.variables)
-        check_size("PiecewiseExponential", self._asked(), cell_shape(schema, self._asked()))
+        check_size(
+            "PiecewiseExponential",
+            self._list_variables(),
+            cell_shape(schema, self._list_variables()),
+        )
 
     def check_names(self, schema: Schema) -> None:
         """Refuse a time that does not say how long rows were followed."""
@@ -428,7 +431,7 @@ class PiecewiseExponential(Counted):
     def _ends(self, schema: Schema | PublicSchema) -> list[int]:
         """Return the last point of the grid in every interval."""
         known = factor(schema, self.time)
-        found = [chosen_group(known, cut, "cuts", 0) for cut in self.cuts]
+        found = [choose_group(known, cut, "cuts", 0) for cut in self.cuts]
         if found != sorted(set(found)) or (found and found[-1] == len(known.labels) - 1):
             raise ParameterError(
                 f"cuts={list(self.cuts)}: increasing levels of the time, before its last one",

@@ -19,27 +19,32 @@ from typing import Any, ClassVar, Final, TypeVar
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_array, column_or_1d
 
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import ArgumentError, Cure, ParameterError, SchemaError
+from encryptedstats.models._sklearn import Regressor
 from encryptedstats.models.base import TotalsModel, find_unused_name
-from encryptedstats.statistics._fixed import named_columns, repeated, schema_of_numbers
-from encryptedstats.statistics._least_squares import Exact, Moments, Solution, as_floats, solve
+from encryptedstats.statistics._fixed import named_columns, repeat_rows, schema_of_numbers
+from encryptedstats.statistics._least_squares import (
+    CrossProducts,
+    Exact,
+    Solution,
+    as_floats,
+    solve,
+)
 from encryptedstats.statistics.comparisons import ANOVA_COLUMNS
 from encryptedstats.statistics.contingency import exact_ratio
 from encryptedstats.statistics.designs import (
     MISSING,
     Design,
     DesignColumn,
-    Factor,
-    combined,
+    MonomialFactor,
+    combine,
     design,
     orthogonal,
 )
 from encryptedstats.statistics.factors import confidence_level
-from encryptedstats.statistics.formulas import INTERCEPT, Node, OfFormula, regression_formula
+from encryptedstats.statistics.formulas import INTERCEPT, FormulaNode, OfFormula, regression_formula
 from encryptedstats.statistics.plots import plot_path
 from encryptedstats.statistics.results import Coefficients
 from encryptedstats.tables import PublicSchema, Schema, Table
@@ -76,8 +81,7 @@ _INTERVALS: Final = ("confidence", "prediction")
 L = TypeVar("L", bound="_LeastSquares")
 
 
-# -- what the owner reads
-# ------------------------------------------------------------------------------------------------
+# -- what the owner reads --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,11 +148,10 @@ class RidgePath(TableResult):
         )
 
 
-# -- the models
-# ------------------------------------------------------------------------------------------------
+# -- the models ------------------------------------------------------------------------------------
 
 
-class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[misc]  # scikit-learn has no types
+class _LeastSquares(Regressor, OfFormula, TotalsModel):
     """What linear and ridge regression share: their totals, and how they predict."""
 
     formula: str
@@ -158,6 +161,9 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
     fit_intercept: bool
     target: str | None
     variables: Sequence[str] | None
+    coef_: NDArray[np.float64]
+    intercept_: float
+    _moments: CrossProducts
     of_variables: ClassVar[tuple[str, ...]] = ("target", "variables")
     why_opened: ClassVar[str] = "the normal equations have to be solved, which the owner does: "
     constraints: ClassVar[Constraints] = {
@@ -166,8 +172,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
     }
     unweighted: ClassVar[Cure] = Cure("use weights", "weights='rows' uses them")
 
-    # -- as a question
-    # --------------------------------------------------------------------------------------------
+    # -- as a question -----------------------------------------------------------------------------
 
     def in_ids(self: L, schema: Schema | PublicSchema) -> L:
         """Return it with variables and levels by id, as a worker knows them."""
@@ -192,7 +197,9 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         known = self.parameters() if fit is None else fit
         formula = regression_formula(known)
         if not known["fit_intercept"]:
-            formula = replace(formula, right=Node("-", "", (formula.right, Node("number", "1"))))
+            formula = replace(
+                formula, right=FormulaNode("-", "", (formula.right, FormulaNode("number", "1")))
+            )
         weighing = self._weighing(schema, fit)
         besides = () if weighing is None else (weighing,)  # what weighs the rows explains nothing
         found = design(
@@ -292,7 +299,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         """Return which two columns each of the products is of, y the last."""
         return _pairs(self._design(schema))
 
-    def _learn_moments(self, totals: Totals, schema: PublicSchema) -> Moments:
+    def _learn_moments(self, totals: Totals, schema: PublicSchema) -> CrossProducts:
         """Return the moments of the totals, and set the names of the columns."""
         made = self._design(schema)
         x = _varying(made)
@@ -317,7 +324,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
             products[a, b] = products[b, a] = int(value)
         scales = np.array([one.scale(self.schema_) for one in x], dtype=object)
         sums = np.array([int(value) for value in totals["sums"]], dtype=object)
-        found = Moments(n, weight, sums, products, scales, unit, made.intercept)
+        found = CrossProducts(n, weight, sums, products, scales, unit, made.intercept)
         found.check()
         self._monomials, self._polynomials = found, dict[int, list[list[Fraction]]]()
         if made.is_plain:
@@ -330,7 +337,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
                 degree,
                 variable_name(self.schema_, j),
             )
-        return found.combined(_combinations(made, self._polynomials))
+        return found.combine(_combinations(made, self._polynomials))
 
     def _left_out(self) -> tuple[str, ...]:
         """Return notes on rows that the question and the schema left out."""
@@ -342,8 +349,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         )
         return (*own, *note_dropped_rows(self.n_dropped_))
 
-    # -- fitting
-    # --------------------------------------------------------------------------------------------
+    # -- fitting -----------------------------------------------------------------------------------
 
     def _table_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
         if y is None:
@@ -354,15 +360,17 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
             )
         frame = named_columns(self._check_frame(X, reset=True))
         name = find_unused_name(getattr(y, "name", None) or "target", frame)
-        whole = repeated(frame.assign(**{name: self._check_y(y, len(frame))}), sample_weight)
+        whole = repeat_rows(frame.assign(**{name: self._check_y(y, len(frame))}), sample_weight)
         return schema_of_numbers(whole, target=name).table(whole)
 
     def _rows_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
         frame = named_columns(self._check_frame(X, reset=False))
         whole = frame.assign(**{self.target_: self._check_y(y, len(frame))})
-        return self._known_private().table(repeated(whole, sample_weight))
+        return self._get_private_schema().table(repeat_rows(whole, sample_weight))
 
     def _check_y(self, y: Any, n_rows: int) -> NDArray[np.float64]:
+        from sklearn.utils.validation import check_array, column_or_1d
+
         checked = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype="numeric")
         values: NDArray[np.float64] = checked.astype(float)
         if len(values) != n_rows:
@@ -372,8 +380,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
             )
         return values
 
-    # -- predicting
-    # --------------------------------------------------------------------------------------------
+    # -- predicting --------------------------------------------------------------------------------
 
     def _frame_to_predict(self, X: Any) -> pd.DataFrame:
         return self._with_unused(named_columns(self._check_frame(X, reset=False)))
@@ -393,13 +400,17 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         if made.is_plain:
             return monomials[:, int(made.intercept) :], np.zeros(len(table))
         model, offset = made.transform(self._polynomials)
-        found = combined(monomials, model) if len(model) else np.empty((len(table), 0))
-        return found[:, int(made.intercept) :], combined(monomials, offset)[:, 0]
+        found = combine(monomials, model) if len(model) else np.empty((len(table), 0))
+        return found[:, int(made.intercept) :], combine(monomials, offset)[:, 0]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of the variance that is explained; rows without a prediction are refused."""
+        """Return the share of the variance that is explained; rows without a prediction are
+        refused.
+        """
+        from sklearn.metrics import r2_score
+
         rows = X if isinstance(X, Table) else self._rows(X, complete=True)
-        return float(super().score(rows, y, sample_weight))
+        return float(r2_score(y, self.predict(rows), sample_weight=sample_weight))
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return what the regression expects of each row. Columns that depend on earlier ones are
@@ -413,7 +424,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
 
 def _powers(variable: int, degree: int) -> list[DesignColumn]:
     """Return the powers of a number whose sums its orthogonal polynomials follow from."""
-    return [DesignColumn((Factor(variable, None, k),)) for k in range(1, 2 * degree + 1)]
+    return [DesignColumn((MonomialFactor(variable, None, k),)) for k in range(1, 2 * degree + 1)]
 
 
 def _combinations(made: Design, polynomials: Mapping[int, Any]) -> Exact:
@@ -558,8 +569,7 @@ class LinearRegression(_LeastSquares):
                 stacklevel=6,
             )
 
-    # -- what it says
-    # --------------------------------------------------------------------------------------------
+    # -- what it says ------------------------------------------------------------------------------
 
     def summary(self, confidence: float = 0.95) -> RegressionResult:
         """Return what R's ``summary(lm)`` says, with intervals."""
@@ -721,8 +731,8 @@ class LinearRegression(_LeastSquares):
         """Return what the regression expects of each row; with an ``interval``, for its mean or for
         a new observation, as R has it.
 
-        New rows are read by the schema: numbers are rounded to its digits, and rows with numbers out
-        of its bounds have no prediction.
+        New rows are read by the schema: numbers are rounded to its digits, and rows with numbers
+        out of its bounds have no prediction.
 
         Parameters
         ----------
@@ -769,7 +779,7 @@ class Ridge(_LeastSquares):
     alpha : float
         At least 0.
     formula, reference, weights, missing, fit_intercept, target, variables
-        As of :class:`LinearRegression`.
+        See :class:`LinearRegression`.
 
     Attributes
     ----------
@@ -814,17 +824,17 @@ class Ridge(_LeastSquares):
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse a penalty below 0."""
         super().check_schema(schema)
-        self._checked_alpha(self.alpha)
+        self._read_alpha(self.alpha)
 
     @staticmethod
-    def _checked_alpha(alpha: Any) -> Fraction:
+    def _read_alpha(alpha: Any) -> Fraction:
         ALPHA.check(alpha, "alpha")
         return Fraction(float(alpha))
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """Set the coefficients."""
         self._moments = self._learn_moments(totals, schema)
-        alpha = self._checked_alpha(self.alpha)
+        alpha = self._read_alpha(self.alpha)
         found = solve(self._moments, alpha)
         self.coef_, self.intercept_ = as_floats(found.slopes), float(found.intercept)
         self.df_ = len(found.used) - float(alpha * sum(np.diag(found.inverse), Fraction(0)))
@@ -842,11 +852,11 @@ class Ridge(_LeastSquares):
         )
 
     def _path(
-        self, moments: Moments, alphas: Sequence[float], errors: pd.DataFrame, best: float
+        self, moments: CrossProducts, alphas: Sequence[float], errors: pd.DataFrame, best: float
     ) -> RidgePath:
         rows = []
         for alpha in alphas:
-            found = solve(moments, self._checked_alpha(alpha))
+            found = solve(moments, self._read_alpha(alpha))
             rows.append(
                 [*([float(found.intercept)] if moments.centred else []), *as_floats(found.slopes)]
             )
@@ -874,7 +884,7 @@ class Ridge(_LeastSquares):
         whole, folds = sum_of_folds(models)
         errors = []
         for alpha in alphas:
-            penalty = models[0]._checked_alpha(alpha)
+            penalty = models[0]._read_alpha(alpha)
             each = []
             for rest, fold in folds:
                 if not fold.weight:
@@ -898,7 +908,7 @@ class Ridge(_LeastSquares):
 
 def sum_of_folds(
     models: Sequence[_LeastSquares],
-) -> tuple[Moments, list[tuple[Moments, Moments]]]:
+) -> tuple[CrossProducts, list[tuple[CrossProducts, CrossProducts]]]:
     """Return the moments of all rows, and of each fold: those of the others, and its own.
 
     Each of the models is of all rows but those of one fold.
@@ -922,7 +932,7 @@ def sum_of_folds(
     return whole, [(rest, _difference(whole, rest)) for rest in all_but]
 
 
-def _sum_of(parts: Sequence[Moments], times: int) -> Moments:
+def _sum_of(parts: Sequence[CrossProducts], times: int) -> CrossProducts:
     """Return the moments of all rows, where the parts together hold each row ``times`` times."""
     first = parts[0]
     refuse_impossible(
@@ -938,7 +948,7 @@ def _sum_of(parts: Sequence[Moments], times: int) -> Moments:
     )
 
 
-def _difference(whole: Moments, part: Moments) -> Moments:
+def _difference(whole: CrossProducts, part: CrossProducts) -> CrossProducts:
     return replace(
         whole,
         n_rows=whole.n_rows - part.n_rows,
@@ -948,7 +958,7 @@ def _difference(whole: Moments, part: Moments) -> Moments:
     )
 
 
-def _squared_error(found: Solution, rows: Moments) -> Fraction:
+def _squared_error(found: Solution, rows: CrossProducts) -> Fraction:
     """Return the sum of squared errors that a solution makes in other rows, exactly: (1, x, y)
     products with (-a, -b, 1).
     """

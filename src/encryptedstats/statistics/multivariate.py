@@ -1,5 +1,5 @@
-"""Several variables together: covariances and correlations, principal components, linear and
-quadratic discriminants.
+"""Several variables together: covariances, correlations, linear and quadratic
+discriminants.
 
 All are made of the sums of the variables and of the products of any two, for all rows or in every
 class: the totals of ``table.moments``. Differences that cancel are formed in integers.
@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import logsumexp
-from sklearn.base import TransformerMixin
 
 from encryptedstats.errors import (
     ArgumentError,
@@ -29,23 +27,21 @@ from encryptedstats.errors import (
     ParameterError,
     SchemaError,
 )
-from encryptedstats.models.base import TotalsModel, array_names
+from encryptedstats.models._sklearn import log_sum_exp
 from encryptedstats.models.discriminants import FisherDiscriminant
 from encryptedstats.models.features import Feature, product_totals, symmetric
 from encryptedstats.models.prediction import feature_labels
 from encryptedstats.statistics._distributions import normal_quantile
-from encryptedstats.statistics._fixed import repeated, schema_of_numbers, with_numbers
+from encryptedstats.statistics._fixed import with_numbers
 from encryptedstats.statistics._least_squares import Exact, as_floats, independent
 from encryptedstats.statistics.factors import left_out
-from encryptedstats.statistics.plots import plot_loadings, plot_matrix, plot_variances
+from encryptedstats.statistics.plots import plot_matrix
 from encryptedstats.statistics.results import TestResult
 from encryptedstats.tables import PublicSchema, Schema, Table
-from encryptedstats.tables.answers.results import Result, as_terms, note_dropped_rows
-from encryptedstats.tables.encodings import Column
+from encryptedstats.tables.answers.results import Result, as_terms
 from encryptedstats.tables.questions.constraints import (
     CONFIDENCE,
     Constraints,
-    Integer,
     ListOf,
     RealNumber,
     VariableName,
@@ -69,8 +65,7 @@ if TYPE_CHECKING:
     Names = Sequence[str | int]
 
 
-# -- covariances and correlations
-# ------------------------------------------------------------------------------------------
+# -- covariances and correlations ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -89,7 +84,10 @@ class _Products(Question):
     def __post_init__(self) -> None:
         if isinstance(self.variables, str):
             raise ArgumentTypeError(
-                f"variables={self.variables!r}: a list of variables is needed, [{self.variables!r}]",
+                (
+                    f"variables={self.variables!r}: a list of variables is needed, "
+                    f"[{self.variables!r}]"
+                ),
                 code="not-a-list",
             )
         object.__setattr__(self, "variables", tuple(self.variables))
@@ -106,7 +104,7 @@ class _Products(Question):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """Those of the moments."""
+        """Return the totals of the moments."""
         return self.moments(schema).totals(schema, columns, fold)
 
     def shapes(self, schema: PublicSchema) -> Shapes:
@@ -204,11 +202,11 @@ class PartialCorrelation(_Products):
     Parameters
     ----------
     variables : list of str
-        By name or id; all other numbers by default. Rows where one of them, or of ``given``, is
-        missing are left out.
+        By name or id; all other numbers by default. Rows where one of them, or of ``covariates``,
+        is missing are left out.
     confidence : float
         Of the intervals.
-    given : list of str
+    covariates : list of str
         Numbers whose effects are taken off.
 
     Examples
@@ -216,40 +214,40 @@ class PartialCorrelation(_Products):
     >>> import pandas as pd, encryptedstats as es
     >>> frame = pd.DataFrame({"a": [1, 2, 3, 4, 6], "b": [2, 1, 4, 3, 7], "age": [1, 2, 3, 4, 5]})
     >>> table = es.Schema.infer(frame, numbers="keep").table(frame)
-    >>> table.ask(es.PartialCorrelation(["a", "b"], given=["age"])).correlation.round(3)
+    >>> table.ask(es.PartialCorrelation(["a", "b"], covariates=["age"])).correlation.round(3)
            a      b
     a  1.000  0.764
     b  0.764  1.000
     """
 
     title: ClassVar[str] = "Partial correlation"
-    of_variables: ClassVar[tuple[str, ...]] = ("variables", "given")
-    constraints: ClassVar[Constraints] = {"given": ListOf(item=VariableName(), least=1)}
+    of_variables: ClassVar[tuple[str, ...]] = ("variables", "covariates")
+    constraints: ClassVar[Constraints] = {"covariates": ListOf(item=VariableName(), least=1)}
 
-    given: tuple[str | int, ...] = field(kw_only=True)
+    covariates: tuple[str | int, ...] = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "given", tuple(self.given))
+        object.__setattr__(self, "covariates", tuple(self.covariates))
         super().__post_init__()
 
     def _positions(self, schema: PublicSchema) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        given = tuple(position(schema, one) for one in self.given)
+        controlled = tuple(position(schema, one) for one in self.covariates)
         chosen = numbers_of_schema(schema, self.variables)
         if not self.variables:
-            chosen = tuple(j for j in chosen if j not in given)
-        return chosen, given
+            chosen = tuple(j for j in chosen if j not in controlled)
+        return chosen, controlled
 
     def moments(self, schema: PublicSchema) -> Moments:
-        """Return the moments of the variables and of those that are given."""
-        chosen, given = self._positions(schema)
-        return Moments((*chosen, *given))
+        """Return the moments of the variables and of the covariates."""
+        chosen, controlled = self._positions(schema)
+        return Moments((*chosen, *controlled))
 
     def check_schema(self, schema: PublicSchema) -> None:
-        """Refuse fewer than two variables, and variables that are given as well."""
-        chosen, given = self._positions(schema)
-        if len(chosen) < 2 or set(chosen) & set(given):
+        """Refuse fewer than two variables, and a variable that is also a covariate."""
+        chosen, controlled = self._positions(schema)
+        if len(chosen) < 2 or set(chosen) & set(controlled):
             raise SchemaError(
-                "a partial correlation is of two variables or more, and given= names others",
+                "a partial correlation is of two variables or more, and covariates= names others",
                 code="same-variable-twice",
             )
         super().check_schema(schema)
@@ -258,10 +256,10 @@ class PartialCorrelation(_Products):
         """Return the matrix, with probabilities and intervals of each pair."""
         found = self._read(totals, schema, n_rows)
         n_chosen = len(self._positions(schema.public())[0])
-        given = found.names[n_chosen:]
+        controlled = found.names[n_chosen:]
         partial = found.without_effects(n_chosen)
         return CorrelationResult(
-            title=f"Correlations of {', '.join(partial.names)}, given {', '.join(given)}",
+            title=f"Correlations of {', '.join(partial.names)}, given {', '.join(controlled)}",
             n_rows=found.n,
             notes=(
                 *found.notes,
@@ -512,7 +510,7 @@ class _Read:
             [Fraction(int(value), below * int(unit)) for value, unit in pairs]
         ).reshape(units.shape)
 
-    def squared(self, a: int, b: int) -> Fraction | None:
+    def square(self, a: int, b: int) -> Fraction | None:
         """Return the square of the correlation; None where one of them is constant."""
         below = int(self.scatter[a, a] * self.scatter[b, b])
         return Fraction(int(self.scatter[a, b]) ** 2, below) if below else None
@@ -523,7 +521,7 @@ class _Read:
         return np.array([[self.r(a, b) for b in range(k)] for a in range(k)])
 
     def r(self, a: int, b: int) -> float:
-        square = self.squared(a, b)
+        square = self.square(a, b)
         if square is None:
             return math.nan
         return math.copysign(math.sqrt(square), self.scatter[a, b])
@@ -551,7 +549,7 @@ class _Read:
         df = n - 2
         for a in range(len(self.names)):
             for b in range(a + 1, len(self.names)):
-                r, square = self.r(a, b), self.squared(a, b)
+                r, square = self.r(a, b), self.square(a, b)
                 left = (
                     math.nan if square is None else float(1 - square)
                 )  # exact, also where r is nearly 1
@@ -606,221 +604,7 @@ def numbers_of_schema(schema: PublicSchema, variables: Sequence[str | int] = ())
     return found
 
 
-# -- principal components
-# ------------------------------------------------------------------------------------------------
-
-
-class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn has no types
-    """Principal components of variables that are kept as numbers, from their covariance matrix;
-    opened by the owner.
-
-    Parameters
-    ----------
-    n_components : int, optional
-        All by default.
-    standardized : bool
-        Of the correlation matrix: every variable is divided by its standard deviation.
-    variables : list of str, optional
-        By name or id; all that are kept as numbers by default. Rows where one of them is missing
-        are left out.
-
-    Attributes
-    ----------
-    components_ : array of shape (n_components, n_variables)
-        The sign is scikit-learn's: the entry of largest size is positive.
-    explained_variance_, explained_variance_ratio_, singular_values_ : array of shape
-    (n_components,) mean_, scale_ : array of shape (n_variables,) noise_variance_ : float
-        The mean of the variances that were left out.
-    n_missing_ : int
-        Rows that were left out because a variable is missing.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from encryptedstats import PCA
-    >>> PCA(n_components=2).fit(load_iris().data).explained_variance_ratio_.round(3)
-    array([0.925, 0.053])
-    """
-
-    title: ClassVar[str] = "Principal components"
-    of_variables: ClassVar[tuple[str, ...]] = ("variables",)
-    why_opened: ClassVar[str] = "eigenvectors are not computed on what is encrypted: "
-    constraints: ClassVar[Constraints] = {
-        "n_components": Integer(low=1, optional=True, code="components-out-of-range")
-    }
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        standardized: bool = False,
-        variables: Names | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.standardized = standardized
-        self.variables = variables
-
-    def _moments(self, schema: PublicSchema) -> Moments:
-        return Moments(numbers_of_schema(schema, tuple(self.parameters()["variables"] or ())))
-
-    def check_schema(self, schema: PublicSchema) -> None:
-        """Refuse what is no number, and more components than variables."""
-        moments = self._moments(schema)
-        moments.check_schema(schema)
-        n = self.n_components
-        if n is not None and n > len(moments.variables):
-            raise ParameterError(
-                self.named_parameter("n_components"),
-                f": an integer from 1 to {len(moments.variables)} is needed, or None",
-                code="components-out-of-range",
-            )
-
-    def totals(
-        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
-    ) -> Arrays:
-        """Those of the moments."""
-        return self._moments(schema).totals(schema, columns, fold)
-
-    def shapes(self, schema: PublicSchema) -> Shapes:
-        return self._moments(schema).shapes(schema)
-
-    def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """Set the eigenvectors of the covariance (or correlation) matrix."""
-        found = read_moments(totals, self._moments(schema).variables, self.schema_, self.n_rows_)
-        if found.n < 2:
-            raise ArgumentError(
-                f"principal components need at least two rows, and there is n_samples = {found.n}",
-                code="too-few-rows",
-            )
-        self.n_missing_, self.notes_ = (
-            self.n_rows_ - found.n,
-            (*found.notes, *note_dropped_rows(self.n_dropped_)),
-        )
-        self.variable_names_ = found.names
-        sd = np.sqrt(np.diag(found.covariance))
-        if self.standardized and not sd.all():
-            raise ArgumentError(
-                f"{found.notes[-1]}: a constant variable cannot be standardized, leave it out",
-                code="constant-variable",
-            )
-        self.mean_ = found.means
-        self.scale_ = sd if self.standardized else np.ones(len(sd))
-        values, vectors = np.linalg.eigh(
-            found.correlation if self.standardized else found.covariance
-        )
-        values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1].T
-        largest = np.abs(vectors).argmax(axis=1)
-        vectors = vectors * np.sign(vectors[np.arange(len(vectors)), largest])[:, None]
-        n = min(self.n_components or len(values), found.n)
-        self.n_components_ = n
-        self.components_, self.explained_variance_ = vectors[:n], values[:n]
-        total = float(values.sum())
-        self.explained_variance_ratio_ = values[:n] / total if total else np.full(n, np.nan)
-        self.singular_values_ = np.sqrt(values[:n] * (found.n - 1))
-        self.noise_variance_ = float(values[n:].mean()) if n < len(values) else 0.0
-
-    # -- for the owner of rows
-    # ---------------------------------------------------------------------------------------
-
-    def _table_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> Table:
-        frame = repeated(self._check_frame(X, reset=True), sample_weight)
-        columns = (
-            frame
-            if isinstance(frame, pd.DataFrame)
-            else pd.DataFrame(frame, columns=array_names(frame))
-        )
-        return schema_of_numbers(columns).table(frame)
-
-    def _rows_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> Table:
-        return self._known_private().table(
-            repeated(self._check_frame(X, reset=False), sample_weight)
-        )
-
-    def _matrix(self, X: Any) -> NDArray[np.float64]:
-        table = self._rows(X)
-        found = []
-        for j in self._moments(table.public_schema).variables:
-            values = table.values(Column("number", j)) / float(scale(self.schema_, j))
-            gappy = has_gaps(table.public_schema, j)
-            found.append(
-                np.where(table.values(Column("present", j)), values, np.nan) if gappy else values
-            )
-        return table.leave_blank(np.column_stack(found))
-
-    def transform(self, X: Any) -> NDArray[np.float64]:
-        """Return the scores of clear rows; NaN where a variable is missing."""
-        self._check_open()
-        scores: NDArray[np.float64] = (
-            (self._matrix(X) - self.mean_) / self.scale_ @ self.components_.T
-        )
-        return scores
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_components_)
-
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """``pca0``, ``pca1`` and so on."""
-        self._check_open()
-        return np.array([f"pca{k}" for k in range(self.n_components_)], dtype=object)
-
-    def loadings(self) -> DataFrame:
-        """Return the components, a column each."""
-        self._check_open()
-        return pd.DataFrame(self.components_.T, self.variable_names_, self.get_feature_names_out())
-
-    def summary(self) -> PCAResult:
-        """Return standard deviations and shares of variance, as R's ``summary(prcomp)``, and the
-        loadings.
-        """
-        self._check_open()
-        names, share = self.get_feature_names_out(), self.explained_variance_ratio_
-        rows = {
-            "Standard deviation": np.sqrt(self.explained_variance_),
-            "Proportion of variance": share,
-        }
-        table = pd.DataFrame({**rows, "Cumulative proportion": share.cumsum()}, names).T
-        what = "correlations" if self.standardized else "covariances"
-        return PCAResult(
-            title=f"Principal components of the {what} of {', '.join(self.variable_names_)}",
-            n_rows=self.n_rows_ - self.n_missing_,
-            notes=self.notes_,
-            importance=table,
-            loadings=self.loadings(),
-            variances=pd.Series(self.explained_variance_, names),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PCAResult(Result):
-    """Principal components: ``plot()`` is a scree plot, ``biplot()`` shows the loadings on the
-    first two.
-    """
-
-    importance: DataFrame
-    loadings: DataFrame
-    variances: pd.Series[Any]
-
-    def to_frame(self) -> DataFrame:
-        """Return how much of the variance each component has."""
-        return self.importance
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw variance of each component."""
-        return plot_variances(self.variances, ax)
-
-    def biplot(self, ax: Any = None) -> Any:
-        """Draw the variables as arrows: their loadings on the first two components. Scores of rows
-        are not known from totals.
-        """
-        if self.loadings.shape[1] < 2:
-            raise ArgumentError(
-                "a biplot needs two components, and there is one", code="one-component"
-            )
-        return plot_loadings(self.loadings, list(self.importance.T["Proportion of variance"]), ax)
-
-
-# -- discriminants
-# ------------------------------------------------------------------------------------------------
+# -- discriminants ------------------------------------------------------------------------------
 
 
 class _NormalClasses(FisherDiscriminant):
@@ -852,7 +636,7 @@ class _NormalClasses(FisherDiscriminant):
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse priors that are no shares of the classes."""
         super().check_schema(schema)
-        self._checked_priors(schema.n_classes)
+        self._read_priors(schema.n_classes)
 
     @abstractmethod
     def _logs(self, table: Table) -> NDArray[np.float64]:
@@ -861,7 +645,7 @@ class _NormalClasses(FisherDiscriminant):
     def scores(self, table: Table) -> NDArray[np.float64]:
         """Probabilities."""
         logs = self._logs(table)
-        found: NDArray[np.float64] = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+        found: NDArray[np.float64] = np.exp(logs - log_sum_exp(logs, axis=1, keepdims=True))
         return found
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -869,7 +653,9 @@ class _NormalClasses(FisherDiscriminant):
         return self._by_row(X, self.scores)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return Log-odds of each class, up to a constant; with two classes, those of the second."""
+        """Return Log-odds of each class, up to a constant; with two classes, those of
+        the second.
+        """
         logs = self._by_row(X, self._logs)
         return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
 
@@ -877,7 +663,7 @@ class _NormalClasses(FisherDiscriminant):
         found: NDArray[np.float64] = self._matrix(table) / self._predictor_scales
         return found
 
-    def learned(self) -> DataFrame:
+    def tabulate(self) -> DataFrame:
         """Return the mean of every predictor in every class."""
         return self._by_class("mean", self.means_)
 
@@ -903,28 +689,30 @@ class _NormalClasses(FisherDiscriminant):
             totals["class_counts"], totals["sums"].T, self._features(schema), self.schema_
         )
         self.class_counts_, self.means_ = found.counts.astype(np.int64), found.means
-        given = self._checked_priors(len(found.counts))
+        priors = self._read_priors(len(found.counts))
         self.priors_ = (
-            as_floats([Fraction(int(n), found.n) for n in found.counts]) if given is None else given
+            as_floats([Fraction(int(n), found.n) for n in found.counts])
+            if priors is None
+            else priors
         )
         self._predictor_scales = as_floats(found.scales)
         return found
 
-    def _checked_priors(self, n_classes: int) -> NDArray[np.float64] | None:
+    def _read_priors(self, n_classes: int) -> NDArray[np.float64] | None:
         if self.priors is None:
             return None
         try:
-            given = np.asarray(self.priors, dtype=float)
+            priors = np.asarray(self.priors, dtype=float)
         except (TypeError, ValueError):
-            given = np.empty(0)
-        good = given.shape == (n_classes,) and bool((given >= 0).all())
-        if not good or not math.isclose(given.sum(), 1, abs_tol=1e-9):
+            priors = np.empty(0)
+        good = priors.shape == (n_classes,) and bool((priors >= 0).all())
+        if not good or not math.isclose(priors.sum(), 1, abs_tol=1e-9):
             raise ParameterError(
                 self.named_parameter("priors"),
                 f": {n_classes} numbers of at least 0 are needed that add up to 1",
                 code="invalid-priors",
             )
-        return given
+        return priors
 
 
 class _ByClass:

@@ -1,5 +1,7 @@
-"""The rows of every pair of bins, and what they tell: counts, mutual information, a Chow-Liu tree,
-and classifiers that need no other pass.
+"""Count the rows of every pair of bins.
+
+The counts give cross tables, mutual information, a Chow-Liu tree, and classifiers without another
+pass over the rows.
 """
 
 from __future__ import annotations
@@ -14,16 +16,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from encryptedstats.errors import ArgumentError, SchemaError
-from encryptedstats.models.pairs import (
-    PairClassifier,
-    complete_pairs,
-    mutual_information,
-    pair_arrays,
-    pair_shapes,
-    strongest_tree,
-)
+from encryptedstats.models.naive_bayes import check_bin_counts, check_have_bins
+from encryptedstats.models.pairs import PairClassifier, mutual_information, strongest_tree
 from encryptedstats.statistics._distributions import chi2_tail
 from encryptedstats.tables.answers.results import Result
+from encryptedstats.tables.questions.pair_counts import (
+    complete_pairs,
+    count_pair_totals,
+    pair_arrays,
+    pair_shapes,
+)
 from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
@@ -32,13 +34,13 @@ from encryptedstats.tables.questions.question import (
     Totals,
     bin_columns,
     class_columns,
-    refuse_impossible,
     row_column,
 )
 from encryptedstats.tables.questions.summaries import labels, variable_name
-from encryptedstats.tables.schema.names import chosen_positions
+from encryptedstats.tables.schema.names import choose_positions
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
+from encryptedstats.tables.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,15 +50,15 @@ P = TypeVar("P", bound=PairClassifier)
 
 @dataclass(frozen=True, kw_only=True)
 class PairsResult(Result):
-    """How much each pair of variables tells of each other.
+    """The association of each pair of variables.
 
     Attributes
     ----------
     associations : DataFrame
-        Of every pair, the target included: mutual information in nats (``estimate``), and the
-        likelihood-ratio test of independence.
+        The mutual information in nats (``estimate``) and the likelihood-ratio test of independence
+        of every pair, the target included.
     tree : DataFrame
-        The edges of the Chow-Liu tree, with their mutual information.
+        The edges of the Chow-Liu tree with their mutual information.
     """
 
     caption: ClassVar[str] = "associations"
@@ -69,12 +71,20 @@ class PairsResult(Result):
         return self.associations
 
     def counts(self, one: str, other: str, *, by_class: bool = False) -> pd.DataFrame:
-        """Return the rows of every pair of bins of two variables, perhaps by class."""
+        """Return the number of rows of every pair of bins of two variables.
+
+        Parameters
+        ----------
+        one, other : str
+            Names of variables that were counted.
+        by_class : bool
+            Whether to count the rows of each class separately.
+        """
         schema, names, tables, classes = self._tables()
         for name in (one, other):
             if name not in names:
                 raise ArgumentError(
-                    f"{name!r} is not among the variables that were counted: {', '.join(names)}",
+                    f"{name!r} was not counted: choose among {', '.join(names)}",
                     code="unknown-variable",
                 )
         i, j = names.index(one), names.index(other)
@@ -92,7 +102,7 @@ class PairsResult(Result):
         return joined
 
     def mutual_information(self) -> pd.DataFrame:
-        """Return the mutual information of all pairs as a square table."""
+        """Return the mutual information of all pairs as a symmetric table."""
         pairs = self.associations.index.tolist()
         names = list(dict.fromkeys(name for pair in pairs for name in pair))
         square = pd.DataFrame(np.nan, names, names)
@@ -101,20 +111,28 @@ class PairsResult(Result):
         return square
 
     def fit_classifier(self, model: P) -> P:
-        """Return a classifier that is fitted by these counts, without another pass over the rows.
+        """Return a classifier that is fitted to these counts, without another pass over the rows.
 
-        ``model`` is an unfitted AODE or TAN; it uses the variables that were counted.
+        Parameters
+        ----------
+        model : AODE or TAN
+            An unfitted model; the fitted one uses the variables that were counted.
+
+        Raises
+        ------
+        SchemaError
+            If the rows have no classes.
         """
         question = self.question
         schema, *_ = self._tables()
         if not schema.public().n_classes:
             raise SchemaError(
-                "the rows have no classes: a classifier needs a target with classes",
+                "the rows have no classes: count a table whose target has classes",
                 code="no-target",
             )
         unfitted = type(model)(**{**model.get_params(), "variables": question.variables})
         assert self.source is not None
-        fitted: P = unfitted.opened(self.source.totals, schema, self.source.n_rows)
+        fitted: P = unfitted.interpret(self.source.totals, schema, self.source.n_rows)
         return fitted
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -125,10 +143,11 @@ class PairsResult(Result):
 
     @property
     def question(self) -> Pairs:
-        """Return the question that was asked."""
+        """The question that was asked."""
         if self.source is None or not isinstance(self.source.question, Pairs):
             raise ArgumentError(
-                "only what was read from a table has counts: this result was made by hand",
+                "this result has no counts, because it was not read from a table: use a result of "
+                "table.ask(es.Pairs()) or owner.open",
                 code="made-by-hand",
             )
         return self.source.question
@@ -139,7 +158,7 @@ class PairsResult(Result):
         question = self.question
         assert self.source is not None
         schema = self.source.schema
-        totals = question._named(self.source.totals, schema.public())
+        totals = question._name_totals(self.source.totals, schema.public())
         _, tables = question.tables(totals, schema.public())
         names = [variable_name(schema, j) for j in question.pair_positions(schema.public())]
         classes = schema.classes if isinstance(schema, Schema) else range(schema.n_classes)
@@ -148,12 +167,12 @@ class PairsResult(Result):
 
 @dataclass(frozen=True)
 class Pairs(Question):
-    """The rows of every class in every pair of bins of two variables, in one pass.
+    """Count the rows of every class in every pair of bins of two variables, in one pass.
 
     Parameters
     ----------
     variables : list of str, optional
-        The variables to pair; all that have bins by default.
+        The variables to pair; by default all that have bins.
 
     Examples
     --------
@@ -178,23 +197,21 @@ class Pairs(Question):
         self.check_parameters()
 
     def pair_positions(self, schema: PublicSchema) -> list[int]:
-        """Return the positions of the variables."""
+        """Return the positions of the variables that are paired."""
         if self.variables is not None:
-            return chosen_positions(schema, self.variables)
+            return choose_positions(schema, self.variables)
         return [j for j, variable in enumerate(schema.variables) if variable.n_bins]
 
     def check_schema(self, schema: PublicSchema) -> None:
-        """Refuse numbers, which have no bins, and fewer than two variables."""
+        """Raise SchemaError for numbers, which have no bins, and for fewer than two variables."""
         positions = self.pair_positions(schema)
-        for j in positions:
-            if not schema.variables[j].n_bins:
-                raise SchemaError(
-                    f"variable {schema.variables[j].id!r} is a number, and pairs are counted in "
-                    "bins: cut it, schema.with_kind(name, 'continuous'), or leave it out",
-                    code="kept-as-number",
-                )
+        check_have_bins(schema, positions, self.name)
         if len(positions) < 2:
-            raise SchemaError("pairs need two variables with bins", code="too-few-variables")
+            raise SchemaError(
+                f"{self.name} needs at least two variables with bins, and there are "
+                f"{len(positions)}",
+                code="too-few-variables",
+            )
         self._classes(schema, None)
 
     def _classes(self, schema: PublicSchema, fold: int | None) -> list[Any]:
@@ -205,30 +222,28 @@ class Pairs(Question):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """Return the rows of every class, in every bin, and in every pair of bins."""
         bins = [bin_columns(schema, j) for j in self.pair_positions(schema)]
         return pair_arrays(bins, self._classes(schema, fold))
 
+    def count_rows(self, table: Table, fold: int | None = None) -> Arrays | None:
+        """Count the totals of a clear table without a circuit."""
+        return count_pair_totals(table, self.pair_positions(table.public_schema), fold)
+
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """Return the shapes of the totals."""
         n_bins = [schema.variables[j].n_bins for j in self.pair_positions(schema)]
         return pair_shapes(n_bins, max(schema.n_classes, 1))
 
     def tables(
         self, totals: Totals, schema: PublicSchema
     ) -> tuple[list[NDArray[np.int64]], dict[tuple[int, int], NDArray[np.int64]]]:
-        """Return the counts of bins by class, and of pairs of bins by class."""
+        """Return the counts of all bins, and of the pairs of bins of two variables, by class."""
         n_bins = [schema.variables[j].n_bins for j in self.pair_positions(schema)]
-        classes = totals["class_counts"].astype(np.int64)
         bins = np.split(totals["bins"].astype(np.int64), np.cumsum(n_bins)[:-1])
-        for counts in bins:
-            good = bool((counts >= 0).all() and (counts.sum(axis=0) == classes).all())
-            refuse_impossible(good, "the bins of a variable do not add up to the rows")
+        check_bin_counts(bins, totals["class_counts"].astype(np.int64))
         pairs = complete_pairs(bins, totals["pairs"].astype(np.int64))
         return bins, dict(zip(combinations(range(len(bins)), 2), pairs, strict=True))
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> PairsResult:
-        """Return the associations and the tree."""
         public = schema.public()
         bins, tables = self.tables(totals, public)
         names = [variable_name(schema, j) for j in self.pair_positions(public)]
@@ -263,7 +278,7 @@ class Pairs(Question):
 
 
 def _association(counts: NDArray[Any], strength: float) -> tuple[float, float, int, float]:
-    """Return mutual information and the likelihood-ratio test of independence."""
+    """Return the mutual information, and statistic, df and p-value of the likelihood-ratio test."""
     used = [int((counts.sum(axis=axis) > 0).sum()) for axis in (0, 1)]
     df = max(0, (used[0] - 1) * (used[1] - 1))
     statistic = 2 * float(counts.sum()) * strength

@@ -34,7 +34,14 @@ from encryptedstats.tables.questions.question import Arrays, Columns, Question, 
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
 
-ADJUSTMENTS: Final = ("holm", "bh", "bonferroni", "none", "tukey")
+ADJUSTMENT_NOTES: Final = {
+    "holm": "p-values are adjusted by Holm's method",
+    "bh": "p-values are adjusted by Benjamini and Hochberg's method",
+    "bonferroni": "p-values are adjusted by Bonferroni's method",
+    "none": "p-values are not adjusted for the number of tests",
+    "tukey": "p-values and intervals are Tukey's, for all pairs together",
+}
+ADJUSTMENTS: Final = tuple(ADJUSTMENT_NOTES)
 VARIANCE_TESTS: Final = ("bartlett", "f")
 
 
@@ -142,7 +149,7 @@ class PairwiseTTest(_OfGroups):
     >>> frame = pd.DataFrame({"w": [4, 5, 6, 8, 9, 9, 2, 1, 3], "diet": list("aaabbbccc")})
     >>> table = es.Schema.infer(frame).with_kind("w", "number", digits=0).table(frame)
     >>> table.ask(es.PairwiseTTest("w", "diet")).tidy()["pvalue"].round(4).tolist()
-    [0.0045, 0.0095, 0.0005]
+    [0.0045, 0.0059, 0.0003]
     """
 
     title: ClassVar[str] = "Pairwise t-tests"
@@ -173,31 +180,24 @@ class PairwiseTTest(_OfGroups):
         """Return a test for every two groups."""
         found, used = self._groups(totals, schema, n_rows)
         one = found.cells.factors[0]
-        lines = [self._compared(found, used, a, b) for a, b in combinations(used, 2)]
+        lines = [self._compare(found, used, a, b) for a, b in combinations(used, 2)]
         terms = pd.DataFrame(
             lines,
             index=[f"{one.labels[b]} - {one.labels[a]}" for a, b in combinations(used, 2)],
         )
         if self.adjust != "tukey":
             terms["pvalue"] = adjust_pvalues(terms["pvalue"].tolist(), self.adjust)
-        said = {
-            "holm": "p-values are adjusted by Holm's method",
-            "bh": "p-values are adjusted by Benjamini and Hochberg's method",
-            "bonferroni": "p-values are adjusted by Bonferroni's method",
-            "none": "p-values are not adjusted for the number of tests",
-            "tukey": "p-values and intervals are Tukey's, for all pairs together",
-        }[self.adjust]
         return TestResult.of_terms(
             terms,
             title=f"Pairwise t-tests: {found.name} by {one.name}",
             n_rows=sum(int(found.n[k]) for k in used),
-            notes=(*self._notes(found, used), said),
+            notes=(*self._notes(found, used), ADJUSTMENT_NOTES[self.adjust]),
             confidence=self.confidence,
             table=found.describe(),
             details={"adjust": self.adjust, "equal_var": self.equal_var},
         )
 
-    def _compared(self, found: Powers, used: Sequence[int], a: int, b: int) -> dict[str, float]:
+    def _compare(self, found: Powers, used: Sequence[int], a: int, b: int) -> dict[str, float]:
         from scipy.stats import studentized_range
         from scipy.stats import t as student
 

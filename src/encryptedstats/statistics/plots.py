@@ -29,8 +29,7 @@ GREY = "#8a8a8a"
 GENOME_WIDE = 5e-8  # the usual threshold of a scan of the whole genome
 
 
-# -- counts
-# ------------------------------------------------------------------------------------------------
+# -- counts ----------------------------------------------------------------------------------------
 
 
 def plot_residuals(result: TestResult, ax: Axes | None = None) -> Axes:
@@ -109,13 +108,12 @@ def plot_roc_points(result: TestResult, ax: Axes | None = None) -> Axes:
     return ax
 
 
-# -- numbers
-# ------------------------------------------------------------------------------------------------
+# -- numbers ---------------------------------------------------------------------------------------
 
 
 def plot_means(result: TestResult, ax: Axes | None = None) -> Axes:
-    """Draw the mean of each group with its 95 % interval; of two factors a line for each group of the
-    second.
+    """Draw the mean of each group with its 95 % interval; of two factors a line for each group of
+    the second.
     """
     from scipy.stats import t as student
 
@@ -218,8 +216,7 @@ def plot_boxes(
     return ax
 
 
-# -- scans
-# ------------------------------------------------------------------------------------------------
+# -- scans -----------------------------------------------------------------------------------------
 
 
 def plot_manhattan(
@@ -297,8 +294,7 @@ def plot_qq(result: GenomeScanResult, ax: Axes | None = None) -> Axes:
     return ax
 
 
-# -- survival
-# ------------------------------------------------------------------------------------------------
+# -- survival --------------------------------------------------------------------------------------
 
 
 def plot_survival(result: KaplanMeierResult, ax: Axes | None = None) -> Axes:
@@ -434,8 +430,7 @@ def plot_tree(tree: pd.DataFrame, ax: Axes | None = None) -> Axes:
     return ax
 
 
-# -- regression and many variables
-# ------------------------------------------------------------------------------------------
+# -- regression and many variables -----------------------------------------------------------------
 
 
 def plot_coefficients(table: pd.DataFrame, ax: Axes | None = None) -> Axes:

@@ -6,33 +6,23 @@ scipy's and NumPy's. Rank correlations are read from cross tables of ordered bin
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, ClassVar, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from encryptedstats.circuits.expressions import column
 from encryptedstats.errors import DataError, ParameterError, SchemaError
 from encryptedstats.metrics import auc_interval
 from encryptedstats.statistics.factors import (
     Counted,
-    cell_shape,
-    check_groups,
-    chosen_group,
+    choose_group,
     factor,
-    groups,
-    left_out,
-    number_position,
-    totals_of,
 )
+from encryptedstats.statistics.grids import Counts, Floats, GridCounts, OnGrid
 from encryptedstats.statistics.results import TestResult
 from encryptedstats.tables.answers.results import TableResult
-from encryptedstats.tables.encodings import grid_columns, grid_shape
 from encryptedstats.tables.questions.constraints import (
     ALTERNATIVE,
     CONFIDENCE,
@@ -40,121 +30,11 @@ from encryptedstats.tables.questions.constraints import (
     Choice,
     Constraints,
 )
-from encryptedstats.tables.questions.question import (
-    Arrays,
-    Columns,
-    Question,
-    Shapes,
-    Totals,
-    refuse_impossible,
-    row_column,
-)
-from encryptedstats.tables.questions.summaries import scale, variable_name
+from encryptedstats.tables.questions.question import Totals
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
 
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 COEFFICIENTS: Final = ("spearman", "kendall")
-_ALL: Final = "all rows"
-
-
-# -- counting a number on its grid -----------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class GridCounts:
-    """The rows of every value of a number, by group.
-
-    Attributes
-    ----------
-    name : str
-        The number.
-    values : array of shape (values,)
-    counts : array of shape (values, groups)
-    groups : tuple
-    notes : tuple of str
-        What was left out.
-    """
-
-    name: str
-    values: Floats
-    counts: Counts
-    groups: tuple[Any, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def n(self) -> int:
-        return int(self.counts.sum())
-
-    def rows(self, group: int) -> Floats:
-        """Return the values of all rows of a group, in order."""
-        found: Floats = np.repeat(self.values, self.counts[:, group])
-        return found
-
-
-@dataclass(frozen=True)
-class OnGrid(Question):
-    """A question about the rows of every value of a number, perhaps by group.
-
-    The table stores the grid of the number: ``encodings=("onehot", "grid")`` in ``es.plan`` and
-    ``owner.encrypt``.
-    """
-
-    variable: str
-    by: str | None = None
-
-    of_variables: ClassVar[tuple[str, ...]] = ("variable", "by")
-
-    def check_schema(self, schema: PublicSchema) -> None:
-        """Refuse what is not a number, and numbers of too many values."""
-        grid_shape(schema.at(number_position(schema, self.variable)))
-        if self.by is not None:
-            check_groups(schema, [self.by])
-
-    def totals(
-        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
-    ) -> Arrays:
-        """Return the rows of every value and group."""
-        where = number_position(schema, self.variable)
-        high, low = ([column(str(one)) for one in part] for part in grid_columns(schema, where))
-        known = schema.at(where)
-        n_values = (known.high or 0) - (known.low or 0) + 1
-        values = np.array([a * b for a, b in product(high, low)][:n_values], dtype=object)
-        if self.by is not None:
-            inside = np.multiply.outer(values, groups(schema, [self.by], fold, present=True))
-        elif schema.has_target:
-            inside = values[:, None] * row_column(schema, fold)
-        else:
-            inside = values[:, None]
-        return {"cells": totals_of(inside)}
-
-    def shapes(self, schema: PublicSchema) -> Shapes:
-        """Return the shape of the totals."""
-        known = schema.at(number_position(schema, self.variable))
-        n_groups = 1 if self.by is None else cell_shape(schema, [self.by], present=True)[0]
-        return {"cells": ((known.high or 0) - (known.low or 0) + 1, n_groups)}
-
-    def read_counts(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> GridCounts:
-        """Return the decrypted counts, refusing those that no rows can have."""
-        public = schema.public()
-        where = number_position(public, self.variable)
-        counts = totals["cells"].astype(np.int64)
-        weighed = public.has_target
-        refuse_impossible(
-            bool((counts >= 0).all()) and (weighed or counts.sum() <= n_rows),
-            "the counts of the values do not add up to the rows",
-        )
-        low, name = public.at(where).low or 0, variable_name(schema, where)
-        values = (low + np.arange(len(counts))) / scale(schema, where)
-        by = None if self.by is None else factor(schema, self.by)
-        missing = [name, *(() if by is None else (by.name,))]
-        notes = left_out(max(0, n_rows - int(counts.sum())), missing)
-        return GridCounts(name, values, counts, (_ALL,) if by is None else by.labels, notes)
-
-    @abstractmethod
-    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> Any:
-        """Return what the counts tell."""
 
 
 # -- quantiles -------------------------------------------------------------------------------------
@@ -283,7 +163,7 @@ class MannWhitney(OnGrid):
             )
         if self.groups is None:
             return 0, 1
-        first, second = (chosen_group(one, name, "groups", 0) for name in named)
+        first, second = (choose_group(one, name, "groups", 0) for name in named)
         return first, second
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
@@ -500,13 +380,13 @@ class RankCorrelation(Counted):
     def __post_init__(self) -> None:
         self.check_parameters()
 
-    def _asked(self) -> tuple[str, ...]:
+    def _list_variables(self) -> tuple[str, ...]:
         return (self.variable, self.other)
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse bins without an order."""
         super().check_schema(schema)
-        for name in self._asked():
+        for name in self._list_variables():
             one = factor(schema, name)
             if not one.ordered and len(one.labels) > 2:
                 raise SchemaError(

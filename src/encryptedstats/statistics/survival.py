@@ -24,7 +24,7 @@ from encryptedstats.statistics.factors import (
     cell_shape,
     cell_totals,
     check_groups,
-    chosen_group,
+    choose_group,
     factor,
     factor_position,
     groups,
@@ -63,8 +63,7 @@ _FLAT: Final = float(
 )  # a curve this close to a share has reached it, as in R
 
 
-# -- times
-# ------------------------------------------------------------------------------------------------
+# -- times -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def times_of(schema: Schema | PublicSchema, variable: str) -> Times:
             None,
             ("times are numbers of bins: open it with the schema to see times",),
         )
-    return _known_times(schema, found.position)
+    return _read_times(schema, found.position)
 
 
 def need_times(schema: Schema | PublicSchema, time: str) -> None:
@@ -141,7 +140,7 @@ def check_person_time(schema: Schema, time: str) -> None:
     check_points(times_of(schema, time))
 
 
-def _known_times(schema: Schema, position: int) -> Times:
+def _read_times(schema: Schema, position: int) -> Times:
     known = schema.variables[position]
     if not known.levels:
         edges = np.array([-np.inf, *known.edges, np.inf])
@@ -166,8 +165,7 @@ def _known_times(schema: Schema, position: int) -> Times:
     return Times(known.name, np.array(numbers, dtype=float), None)
 
 
-# -- who is at risk, and who has the event
-# ---------------------------------------------------------------------------------
+# -- who is at risk, and who has the event ---------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -233,7 +231,7 @@ def _too_few(by: str | None, found: int, of: int, least: int) -> str:
 
 
 @dataclass(frozen=True)
-class _Followed(Counted):
+class SurvivalQuestion(Counted):
     """A question about rows that are followed for a time until an event, by group."""
 
     time: str
@@ -245,7 +243,7 @@ class _Followed(Counted):
     of_levels: ClassVar[Mapping[str, str]] = {"event_level": "event"}
     _apart: ClassVar[str] = "time, event and group have to be different variables"
 
-    def _asked(self) -> tuple[str, ...]:
+    def _list_variables(self) -> tuple[str, ...]:
         return (self.time, self.event) if self.by is None else (self.time, self.event, self.by)
 
     def check_schema(self, schema: PublicSchema) -> None:
@@ -295,7 +293,7 @@ def event_number(schema: Schema | PublicSchema, event: str, level: Any) -> int:
             "one that is the event",
             code="event-not-named",
         )
-    return chosen_group(found, level, "event_level", 1)
+    return choose_group(found, level, "event_level", 1)
 
 
 def risk_sets(cells: Cells, times: Times, level: int) -> RiskSets:
@@ -306,7 +304,7 @@ def risk_sets(cells: Cells, times: Times, level: int) -> RiskSets:
     notes = (
         *cells.notes,
         *times.notes,
-        _outcomes(outcome.name, outcome.labels, level, counts.sum(axis=(0, 2))),
+        outcome_note(outcome.name, outcome.labels, level, counts.sum(axis=(0, 2))),
     )
     return RiskSets(
         times,
@@ -319,7 +317,7 @@ def risk_sets(cells: Cells, times: Times, level: int) -> RiskSets:
     )
 
 
-def _outcomes(name: str, levels: Sequence[Any], level: int, rows: Counts) -> str:
+def outcome_note(name: str, levels: Sequence[Any], level: int, rows: Counts) -> str:
     """Return what counts as the event, and what does not."""
     others = [f"{one} ({rows[k]:,})" for k, one in enumerate(levels) if k != level]
     said = f"event: {name} is {levels[level]} ({rows[level]:,}); censored: {', '.join(others)}"
@@ -327,8 +325,7 @@ def _outcomes(name: str, levels: Sequence[Any], level: int, rows: Counts) -> str
     return said + competing
 
 
-# -- Kaplan-Meier
-# ------------------------------------------------------------------------------------------------
+# -- Kaplan-Meier ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -426,7 +423,7 @@ class KaplanMeierResult(Result):
 
 
 @dataclass(frozen=True)
-class KaplanMeier(_Followed):
+class KaplanMeier(SurvivalQuestion):
     r"""Survival curves of groups by the estimator of Kaplan and Meier, with Greenwood's intervals.
 
     .. math:: \hat S(t) = \prod_{s \le t} \Big(1 - \frac{d_s}{n_s}\Big), \qquad
@@ -490,7 +487,7 @@ class KaplanMeier(_Followed):
             title=_title("Kaplan-Meier survival", sets),
             n_rows=sets.n_rows,
             notes=(*notes, shown),
-            curves=_joined(parts, sets),
+            curves=_join_curves(parts, sets),
             groups=pd.DataFrame(groups, index=pd.Index(list(sets.groups), name=sets.by)),
             confidence=self.confidence,
             interval=self.interval,
@@ -510,7 +507,7 @@ def _without_events(by: str | None, groups: Sequence[str]) -> str:
     )
 
 
-def _joined(parts: Sequence[pd.DataFrame], sets: RiskSets) -> pd.DataFrame:
+def _join_curves(parts: Sequence[pd.DataFrame], sets: RiskSets) -> pd.DataFrame:
     return (
         parts[0]
         if sets.by is None
@@ -573,8 +570,8 @@ def survival_interval(
 
 
 def _group_line(curve: pd.DataFrame, rows: int) -> dict[str, float]:
-    """Of one group, as R prints it: the median is where the curve comes down to one half, its
-    limits where its own do.
+    """Return the line of a group that R prints. The median is the first time at which the curve is
+    at one half or below, and its limits are those times of the limits of the curve.
     """
     return {
         "rows": rows,
@@ -599,12 +596,11 @@ def _first_below(curve: pd.DataFrame, what: str, share: float = 0.5) -> float:
     return float((times[first] + times[lower[0]]) / 2 if stays else times[first])
 
 
-# -- life tables
-# ------------------------------------------------------------------------------------------------
+# -- life tables -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class LifeTable(_Followed):
+class LifeTable(SurvivalQuestion):
     """An actuarial life table by group: who leaves during an interval was at risk for half of it.
 
     Intervals are those of the time: between its cut points, or from one point of its grid to the
@@ -613,7 +609,7 @@ class LifeTable(_Followed):
     Parameters
     ----------
     time, event, by, event_level, confidence, interval
-        As of :class:`KaplanMeier`.
+        See :class:`KaplanMeier`.
 
     References
     ----------
@@ -649,7 +645,7 @@ class LifeTable(_Followed):
                 "who leaves during an interval counts as exposed for half of it",
                 intervals,
             ),
-            table=_joined(parts, sets),
+            table=_join_curves(parts, sets),
             estimates="survival",
             confidence=self.confidence,
         )
@@ -695,8 +691,7 @@ def _interval_limits(times: Times) -> tuple[Floats, Floats]:
     return times.ends, np.append(times.ends[1:], np.inf)
 
 
-# -- the log-rank test
-# ------------------------------------------------------------------------------------------------
+# -- the log-rank test -----------------------------------------------------------------------------
 
 
 _TESTS: Final = {
@@ -708,7 +703,7 @@ _TESTS: Final = {
 
 
 @dataclass(frozen=True)
-class LogRank(_Followed):
+class LogRank(SurvivalQuestion):
     r"""The log-rank test of two or more groups, or one of its weighted forms.
 
     At every time the d events among n rows are expected to fall on a group in proportion to its
@@ -722,7 +717,7 @@ class LogRank(_Followed):
     Parameters
     ----------
     time, event, by, event_level
-        As of :class:`KaplanMeier`; here ``by`` is needed.
+        See :class:`KaplanMeier`; here ``by`` is needed.
     weights : "logrank", "wilcoxon", "tarone-ware" or "peto"
         What a time weighs: 1, the rows at risk, their square root, or survival by then.
     strata : str, optional
@@ -736,7 +731,7 @@ class LogRank(_Followed):
     weights: str = "logrank"
     strata: str | None = None
     title: ClassVar[str] = "Log-rank test"
-    of_variables: ClassVar[tuple[str, ...]] = (*_Followed.of_variables, "strata")
+    of_variables: ClassVar[tuple[str, ...]] = (*SurvivalQuestion.of_variables, "strata")
     _apart: ClassVar[str] = "time, event, group and strata have to be different variables"
     constraints: ClassVar[Constraints] = {"weights": Choice(values=WEIGHTS)}
 
@@ -753,8 +748,8 @@ class LogRank(_Followed):
         """Return the question with these parameters; files of version 0.2 lack ``strata``."""
         return super()._from_parameters({"strata": None, **parameters})
 
-    def _asked(self) -> tuple[str, ...]:
-        return (*super()._asked(), *((self.strata,) if self.strata else ()))
+    def _list_variables(self) -> tuple[str, ...]:
+        return (*super()._list_variables(), *((self.strata,) if self.strata else ()))
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse one group as well."""
@@ -851,19 +846,18 @@ def quadratic_form(score: Floats, covariance: Floats) -> tuple[float, int]:
     return float(score / unit @ inverse @ (score / unit)), rank
 
 
-# -- person-time
-# ------------------------------------------------------------------------------------------------
+# -- person-time -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class IncidenceRate(_Followed):
+class IncidenceRate(SurvivalQuestion):
     """Events per person-time by group, with exact Poisson intervals, and the ratio of each rate to
     that of the first group.
 
     Parameters
     ----------
     time, event, by, event_level
-        As of :class:`KaplanMeier`. The time may also be kept as a number, which sums it exactly;
+        See :class:`KaplanMeier`. The time may also be kept as a number, which sums it exactly;
         intervals do not say how long rows were followed and are refused.
     confidence : float
     per : float
@@ -887,11 +881,11 @@ class IncidenceRate(_Followed):
         self.check_parameters()
 
     def check_schema(self, schema: PublicSchema) -> None:
-        """As of any other, but the time may be a number."""
+        """Refuse what a survival question refuses, but allow a time that is a number."""
         if not is_kept_number(schema, self.time):
             super().check_schema(schema)
             return
-        positions = [factor_position(schema, variable) for variable in self._asked()[1:]]
+        positions = [factor_position(schema, variable) for variable in self._list_variables()[1:]]
         if len(set(positions)) < len(positions):
             raise SchemaError(
                 f"{self.describe(schema)}: event and group have to be different variables",
@@ -910,7 +904,7 @@ class IncidenceRate(_Followed):
         """Return the rows of every outcome and group, and their time; or the rows of every time."""
         if not is_kept_number(schema, self.time):
             return super().totals(schema, columns, fold)
-        asked = self._asked()[1:]
+        asked = self._list_variables()[1:]
         time = number_column(schema, class_or_variable(self.time, schema))
         followed = groups(schema, asked, fold, present=True).sum(axis=0, keepdims=self.by is None)
         return {
@@ -921,7 +915,7 @@ class IncidenceRate(_Followed):
     def shapes(self, schema: PublicSchema) -> Shapes:
         if not is_kept_number(schema, self.time):
             return super().shapes(schema)
-        asked = self._asked()[1:]
+        asked = self._list_variables()[1:]
         return {
             "cells": cell_shape(schema, asked),
             "person_time": cell_shape(schema, asked, present=True)[1:] or (1,),
@@ -929,7 +923,7 @@ class IncidenceRate(_Followed):
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """Return the rates."""
-        sets, person_time = self._counted(totals, schema, n_rows)
+        sets, person_time = self._read_counts(totals, schema, n_rows)
         kept = sets.with_rows()
         time = [person_time[sets.groups.index(group)] for group in kept.groups]
         rows, events = kept.ending.sum(axis=1).tolist(), kept.events.sum(axis=1).tolist()
@@ -974,7 +968,7 @@ class IncidenceRate(_Followed):
             said.append(f"rate ratios to {sets.by} {sets.groups[0]}")
         return said
 
-    def _counted(
+    def _read_counts(
         self, totals: Totals, schema: Schema | PublicSchema, n_rows: int
     ) -> tuple[RiskSets, list[Fraction]]:
         """Return the rows and events of every group, and how long it was followed."""
@@ -988,7 +982,7 @@ class IncidenceRate(_Followed):
                 for row in sets.ending.tolist()
             ]
         position = class_or_variable(self.time, schema.public())
-        cells = read_cells(totals["cells"], schema, self._asked()[1:], n_rows)
+        cells = read_cells(totals["cells"], schema, self._list_variables()[1:], n_rows)
         name, unit = variable_name(schema, position), scale(schema, position)
         one = cells.counts[None]  # all rows at one time: only their sums are read
         whole = Cells((factor(schema, self.event), *cells.factors), one, cells.n_missing)
