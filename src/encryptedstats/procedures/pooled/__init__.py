@@ -1,0 +1,6 @@
+"""Models that converge over rounds of totals, which every site computes on its own clear rows.
+
+``algebra`` solves small systems alike on every machine, ``scaling`` turns totals into integers,
+``covariates`` has the columns of a formula. The models are one file each. Nothing here knows
+studies, keys or messages. Imports statistics and what is below.
+"""

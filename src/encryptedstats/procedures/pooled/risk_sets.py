@@ -1,0 +1,187 @@
+"""Risk sets over an agreed grid of times, merged until enough rows leave at every step.
+
+The difference of two consecutive sums over risk sets is a sum over the rows that leave between
+them, and Efron's rule needs sums over the events of one time. So times are merged, in their order,
+until both are sums over the minimum of rows; a single event needs no sum of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encryptedstats.errors import DataError
+from encryptedstats.procedures.pooled.algebra import Matrix, Vector, dot, exact_log
+from encryptedstats.procedures.pooled.scaling import weighted_products
+
+Floats = NDArray[np.float64]
+_LOG_2: Final = exact_log(2.0)
+
+
+def merge_times(
+    leaving: Sequence[int], events: Sequence[int], minimum: int, efron: bool
+) -> list[int]:
+    """Return the first time of each step.
+
+    >>> merge_times([20, 3, 4, 9, 2], [5, 1, 0, 2, 0], 10, efron=False)
+    [0, 1]
+    """
+
+    def is_enough(start: int, end: int) -> bool:
+        n, d = sum(leaving[start:end]), sum(events[start:end])
+        return n >= minimum and (not efron or d <= 1 or d >= minimum)
+
+    starts = [0]
+    for time in range(1, len(leaving)):
+        if is_enough(starts[-1], time):
+            starts.append(time)
+    while len(starts) > 1 and not is_enough(starts[-1], len(leaving)):
+        starts.pop()
+    return starts
+
+
+@dataclass(frozen=True)
+class RiskSteps:
+    """Steps of time with events, as the state has them.
+
+    Attributes
+    ----------
+    starts : list of int
+        The first time of each.
+    events : list of int
+    """
+
+    starts: list[int]
+    events: list[int]
+
+    @classmethod
+    def of(
+        cls, leaving: Sequence[int], events: Sequence[int], minimum: int, efron: bool
+    ) -> RiskSteps:
+        """Return the merged steps that have events."""
+        starts = merge_times(leaving, events, minimum, efron)
+        sums = [sum(events[a:b]) for a, b in zip(starts, [*starts[1:], len(events)], strict=True)]
+        kept = [k for k, d in enumerate(sums) if d]
+        return cls([starts[k] for k in kept], [sums[k] for k in kept])
+
+    def places(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the last step at which each row is at risk; -1 for none."""
+        found: NDArray[np.int64] = np.searchsorted(self.starts, times, side="right") - 1
+        return found
+
+
+@dataclass(frozen=True)
+class RiskRows:
+    """The complete rows of a site: standardised columns, times and events."""
+
+    z: Floats
+    times: NDArray[np.int64]
+    is_event: NDArray[np.bool_]
+
+    def sums(self, steps: RiskSteps, beta: Sequence[float], efron: bool) -> list[float]:
+        """Return the columns summed over events, and for each step the sums of exp(z'beta) and of
+        it times z: over the rows at risk, and for Efron over the events.
+        """
+        weighted = self._weigh(beta)
+        place, n = steps.places(self.times), len(steps.starts)
+        found: list[float] = self.z[self.is_event].sum(axis=0).tolist()
+        at_risk = np.zeros((n, weighted.shape[1]))
+        np.add.at(at_risk, place[place >= 0], weighted[place >= 0])
+        found += np.cumsum(at_risk[::-1], axis=0)[::-1].reshape(-1).tolist()
+        if efron:
+            at_event = np.zeros((n, weighted.shape[1]))
+            np.add.at(at_event, place[self.is_event], weighted[self.is_event])
+            # Of a single event, nothing but the event itself would be in these sums.
+            at_event[np.array(steps.events) == 1] = 0.0
+            found += at_event.reshape(-1).tolist()
+        return found
+
+    def products(
+        self,
+        steps: RiskSteps,
+        beta: Sequence[float],
+        shares: tuple[Sequence[float], Sequence[float]],
+    ) -> list[float]:
+        """Return the sum over steps of ``shares[0]`` times Z'WZ of the rows at risk, less
+        ``shares[1]`` times that of the events. It is one sum over rows: no step shows.
+        """
+        place = steps.places(self.times)
+        total = np.append(np.cumsum(shares[0]), 0.0)[place]  # the last place is of no step
+        total = total - self.is_event * np.append(shares[1], 0.0)[place]
+        return weighted_products(self.z, self._weigh(beta)[:, 0] * total)
+
+    def weigh_events(self, steps: RiskSteps, values: Sequence[float]) -> list[float]:
+        """Return the columns summed over events, each times the value of its step."""
+        place = steps.places(self.times[self.is_event])
+        summed: list[float] = (self.z[self.is_event].T @ np.array(values)[place]).tolist()
+        return summed
+
+    def _weigh(self, beta: Sequence[float]) -> Floats:
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused later
+            weight = np.exp(self.z @ np.array(beta))
+            found: Floats = np.column_stack([weight, self.z * weight[:, None]])
+        return found
+
+
+@dataclass(frozen=True)
+class StepSums:
+    """What follows from the opened sums of one step.
+
+    Attributes
+    ----------
+    log_sum : float
+        The sum of logarithms in the partial likelihood.
+    score : list of float
+        What is subtracted from the columns of the events.
+    outer : list of lists
+        What is subtracted from the products.
+    at_risk, at_event : float
+        What the products of rows at risk and of events are multiplied by.
+    """
+
+    log_sum: float
+    score: Vector
+    outer: Matrix
+    at_risk: float
+    at_event: float
+
+    @classmethod
+    def of(cls, n_events: int, risk: Sequence[float], event: Sequence[float] | None) -> StepSums:
+        """Evaluate one step: of d events, the k-th has left Efron's risk set by k/d."""
+        (s0, *s1), (e0, *e1) = risk, event or [0.0] * len(risk)
+        inverse, mantissa, exponent = list[tuple[float, float]](), 1.0, 0
+        for k in range(n_events):
+            share = k / n_events if event is not None else 0.0
+            left = s0 - share * e0
+            if not left > 0:
+                raise DataError(
+                    "the hazards of a risk set round to nothing: a coefficient grows without "
+                    "bound. Allow fewer steps, max_iterations=, or more bits=",
+                    code="empty-risk-set",
+                )
+            inverse.append((share, 1 / left))
+            mantissa, more = math.frexp(mantissa * left)
+            exponent += more
+
+        def total(power: int) -> float:
+            return math.fsum(
+                i * i * (1.0 if not power else s * (s if power > 1 else 1.0)) for s, i in inverse
+            )
+
+        at_risk = math.fsum(i for _, i in inverse)
+        at_event = math.fsum(s * i for s, i in inverse)
+        aa, ab, bb = total(0), total(1), total(2)
+        score = [a * at_risk - b * at_event for a, b in zip(s1, e1, strict=True)]
+        outer = [
+            [
+                dot([s1[a] * s1[b], -(s1[a] * e1[b] + e1[a] * s1[b]), e1[a] * e1[b]], [aa, ab, bb])
+                for b in range(len(s1))
+            ]
+            for a in range(len(s1))
+        ]
+        return cls(exact_log(mantissa) + exponent * _LOG_2, score, outer, at_risk, at_event)

@@ -1,0 +1,224 @@
+"""Cox regression over three sites, beside R's coxph and cox.zph of all rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pooled_samples import at_sites, check_rounds_are_the_same, cohort
+
+import encryptedstats as es
+from effort import examples
+from encryptedstats.procedures import RowLimits, SiteCourse
+from encryptedstats.procedures.pooled.risk_sets import RiskSteps, StepSums, merge_times
+from error_codes import error
+
+ASKED = es.PooledCox("week ~ age + bmi + arm", minimum=1)
+# R 4.2, survival 3.5: coxph(Surv(week, died == "yes") ~ age + bmi + arm, ties = ...) of the rows in
+# pooled_samples: coefficients and se(coef); loglik, score, wald.test, iter; cox.zph()$table[, 1];
+# the first two lines of basehaz(centered = FALSE).
+R: dict[str, tuple[Any, ...]] = {
+    "efron": (
+        {
+            "age": (0.0133301214246, 0.00488798838986),
+            "bmi": (0.0212883754793, 0.0170159572181),
+            "arm[b]": (-0.00362684728945, 0.203410144555),
+            "arm[c]": (-0.0803749544995, 0.204227042589),
+        },
+        (-767.152343308, -762.542340558, 9.19432714149, 9.11156492251, 3),
+        (1.470419015, 1.779083184, 3.877633729, 7.372273281),
+        (0.0252853554490, 0.0517928720621),
+    ),
+    "breslow": (
+        {
+            "age": (0.0127300924315, 0.00487279912281),
+            "bmi": (0.0203325207336, 0.0169914999649),
+            "arm[b]": (-0.0047840337173, 0.203383459327),
+            "arm[c]": (-0.0749678189715, 0.204230194433),
+        },
+        (-772.417669362, -768.193251004, 8.42750649723, 8.35818182108, 3),
+        (1.332479967, 1.625841101, 3.609894442, 6.752994413),
+        (0.0255745549957, 0.0523440519920),
+    ),
+}
+
+
+def schema_of(frame: pd.DataFrame) -> es.Schema:
+    schema = es.Schema.infer(frame, target="died", numbers="keep", kinds={"week": "ordinal"})
+    return schema.with_kind("week", "ordinal", levels=range(1, 13))
+
+
+def fit(asked: es.PooledCox, frame: pd.DataFrame, **options: Any) -> Any:
+    return asked.run(at_sites(schema_of(frame), frame), **options)
+
+
+@pytest.mark.parametrize("ties", R)
+def test_a_fit_over_sites_is_that_of_coxph(ties: str) -> None:
+    coefficients, numbers, proportionality, hazards = R[ties]
+    found = fit(es.PooledCox("week ~ age + bmi + arm", ties=ties, minimum=1), cohort())
+    own = found.coefficients[["estimate", "std_error"]].rename_axis(None)
+    wanted = pd.DataFrame.from_dict(coefficients, orient="index", columns=own.columns)
+    pd.testing.assert_frame_equal(own, wanted, rtol=1e-10, atol=1e-12)
+    tests = found.tests["statistic"]
+    mine = (found.llf_null, found.llf, tests["Score (logrank)"], tests["Wald"], found.iterations)
+    assert mine == pytest.approx(numbers, rel=1e-10)
+    assert tests["Likelihood ratio"] == pytest.approx(2 * (numbers[1] - numbers[0]), rel=1e-7)
+    assert found.proportionality["statistic"].tolist() == pytest.approx(proportionality, rel=1e-8)
+    assert found.baseline["hazard"].iloc[:2].tolist() == pytest.approx(hazards, rel=1e-10)
+    assert (found.n_events, found.n_rows, found.converged) == (145, 300, True)
+
+
+@pytest.mark.parametrize("ties", ["efron", "breslow"])
+@pytest.mark.parametrize("minimum", [10, 25])
+def test_merged_times_are_those_of_a_coarser_grid(ties: str, minimum: int) -> None:
+    frame = cohort()
+    leaving = np.bincount(frame.week - 1, minlength=12).tolist()
+    events = np.bincount(frame.week[frame.died == "yes"] - 1, minlength=12).tolist()
+    starts = merge_times(leaving, events, minimum, ties == "efron")
+    assert len(starts) < 12
+    found = fit(es.PooledCox("week ~ age + bmi + arm", ties=ties, minimum=minimum), frame)
+    step = np.searchsorted(starts, frame.week - 1, side="right")
+    x = frame[["age", "bmi"]].assign(b=frame.arm == "b", c=frame.arm == "c").astype(float)
+    theirs = sm.PHReg(step, x, (frame.died == "yes").astype(int), ties=ties).fit()
+    np.testing.assert_allclose(found.coefficients["estimate"], theirs.params, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found.coefficients["std_error"], theirs.bse, rtol=1e-6)
+    assert found.llf == pytest.approx(theirs.llf, rel=1e-10)
+
+
+@settings(max_examples=examples(60))
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=20),
+    st.integers(1, 15),
+    st.booleans(),
+)
+def test_enough_rows_leave_at_every_step(
+    times: list[tuple[int, int]], minimum: int, efron: bool
+) -> None:
+    events, leaving = [d for d, _ in times], [d + censored for d, censored in times]
+    starts = merge_times(leaving, events, minimum, efron)
+    ends = [*starts[1:], len(times)]
+    assert starts[0] == 0
+    for start, end in zip(starts, ends, strict=True) if len(starts) > 1 else ():
+        assert sum(leaving[start:end]) >= minimum
+        if efron:
+            assert sum(events[start:end]) <= 1 or sum(events[start:end]) >= minimum
+    steps = RiskSteps.of(leaving, events, minimum, efron)
+    assert sum(steps.events) == sum(events)
+    assert all(steps.events)
+
+
+def test_a_single_event_has_no_sum_of_its_own() -> None:
+    frame = cohort().assign(died="no")
+    frame.loc[[5, 60, 61, 62, 63], "died"] = "yes"
+    frame["week"] = np.where(frame.died == "yes", np.where(frame.index == 5, 4, 8), 12)
+    schema = schema_of(frame)
+    course = SiteCourse(ASKED.in_ids(schema), schema.public())
+    for _ in range(2):
+        course.take(course.measure(schema.table(frame)))
+    assert course.state["events"] == [1, 4]
+    totals, k = course.measure(schema.table(frame)), 4
+    of_events = totals[k + 2 * (k + 1) : -1]
+    assert set(of_events[: k + 1]) == {0}
+    assert all(of_events[k + 1 :])
+
+
+def test_a_risk_set_that_rounds_to_nothing_is_refused() -> None:
+    with pytest.raises(es.DataError, check=error("empty-risk-set")):
+        StepSums.of(3, [0.0, 0.0], None)
+    assert StepSums.of(2, [4.0, 2.0], [2.0, 2.0]).at_risk == 1 / 4 + 1 / 3
+
+
+def test_a_site_may_have_no_events() -> None:
+    frame = cohort()
+    schema = schema_of(frame)
+    parts = [
+        frame[frame.died == "no"],
+        frame[frame.died == "yes"][:40],
+        frame[frame.died == "yes"][40:],
+    ]
+    split = ASKED.run([schema.table(part) for part in parts])
+    whole = ASKED.run(schema.table(frame))
+    pd.testing.assert_frame_equal(split.coefficients, whole.coefficients, rtol=1e-9)
+
+
+def test_infinite_coefficients_are_said_as_in_r() -> None:
+    frame = cohort().assign(g=lambda d: np.where((d.arm == "a") & (d.died == "yes"), "b", d.arm))
+    # coxph(Surv(week, died == "yes") ~ age + g): "Loglik converged before variable 2,3; coefficient
+    # may be infinite", 18 iterations
+    with pytest.warns(UserWarning, match=r"Loglik converged before variable g\[b\], g\[c\]"):
+        found = fit(es.PooledCox("week ~ age + g", minimum=1, max_iterations=20), frame)
+    estimates = [0.01202408381, 18.61000466559, 18.13534959524]
+    np.testing.assert_allclose(found.coefficients["estimate"], estimates, rtol=1e-6)
+    assert found.coefficients.loc["age", "std_error"] == pytest.approx(4.707499116e-03, rel=1e-8)
+    assert found.iterations == 18
+
+
+def test_rounds_that_run_out_are_said() -> None:
+    asked = es.PooledCox("week ~ age + bmi + arm", minimum=1, max_iterations=1)
+    with pytest.warns(UserWarning, match="Ran out of iterations and did not converge"):
+        found = fit(asked, cohort())
+    assert not found.converged
+
+
+def test_dependent_columns_have_no_coefficient() -> None:
+    frame = cohort().assign(again=lambda d: 3 - d.age)
+    with pytest.warns(UserWarning, match="not estimable beside the other columns: again"):
+        found = fit(es.PooledCox("week ~ age + again", minimum=1), frame)
+    without = fit(es.PooledCox("week ~ age", minimum=1), frame)
+    assert np.isnan(found.coefficients.loc["again", "estimate"])
+    np.testing.assert_allclose(
+        found.coefficients.loc["age"], without.coefficients.loc["age"], rtol=1e-9
+    )
+
+
+def test_the_result_is_that_of_encrypted_counts() -> None:
+    frame = cohort()
+    schema = es.Schema.infer(frame, target="died", kinds={"week": "ordinal"})
+    table = schema.with_kind("week", "ordinal", levels=range(1, 13)).table(frame)
+    theirs = table.ask(es.CoxRegression("week", variables=["arm", "sex"]))
+    found = es.PooledCox("week ~ arm + sex", minimum=1).run(table)
+    for name in ("coefficients", "tests", "proportionality", "baseline", "hazard_ratios"):
+        pd.testing.assert_frame_equal(
+            getattr(found, name), getattr(theirs, name), rtol=1e-6, atol=1e-10, check_names=False
+        )
+    ratio = found.predict(frame[frame.arm == "b"][:1])
+    link = found.coefficients["estimate"]
+    sex = frame[frame.arm == "b"].sex.iloc[0]
+    assert np.log(ratio[0]) == pytest.approx(link["arm[b]"] + (sex == "m") * link["sex[m]"])
+
+
+def test_rounds_are_the_same_everywhere_and_as_few_as_announced() -> None:
+    frame = cohort()
+    schema = schema_of(frame)
+    check_rounds_are_the_same(ASKED, schema, frame)
+
+
+def test_steps_of_few_rows_are_refused() -> None:
+    limits = RowLimits(minimum=10, per_number=0)
+    with pytest.raises(es.DisclosureError, check=error("minimum-too-small")):
+        fit(ASKED, cohort(), limits=limits)
+    fit(es.PooledCox("week ~ age + arm"), cohort(), limits=limits)
+    frame = cohort()
+    frame.loc[np.flatnonzero(frame.died == "yes")[4:], "died"] = "no"
+    with pytest.raises(es.DisclosureError, check=error("small-count", "events")):
+        fit(es.PooledCox("week ~ age"), frame, limits=limits)
+
+
+def test_impossible_questions_are_refused() -> None:
+    frame = cohort()
+    with pytest.raises(es.DataError, check=error("no-events")):
+        es.PooledCox("week ~ age").run(schema_of(frame).table(frame[frame.died == "no"]))
+    refused = {
+        "no-predictors": es.PooledCox("week ~ 1"),
+        "kept-as-number": es.PooledCox("days ~ age"),
+        "duplicate-variables": es.PooledCox("week ~ arm", event="arm", event_level="a"),
+        "event-not-named": es.PooledCox("week ~ age", event="arm"),
+    }
+    for code, asked in refused.items():
+        with pytest.raises(ValueError, check=error(code)):
+            fit(asked, frame)
