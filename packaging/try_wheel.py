@@ -2,9 +2,9 @@
 wheel in fresh environments.
 
 For every Python that is here (or those given), without a compiler on the path: the smoke test, the
-demo and ``check install``, with the highest or the lowest versions of what the package depends on, or
-both. ``--quick`` has tests of the command line instead of the demo, and no checks of the packages
-themselves.
+demo and ``check install``, with the highest or the lowest versions of what the package depends on,
+or both. ``--quick`` has tests of the command line instead of the demo, and no checks of the
+packages themselves.
 """
 
 from __future__ import annotations

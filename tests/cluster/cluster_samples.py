@@ -159,7 +159,7 @@ class Worker:
             self.returncode = os.waitstatus_to_exitcode(status) if pid else None
         return self.returncode
 
-    def communicate(self, timeout: float = 120.0) -> tuple[str, str]:
+    def communicate(self, timeout: float = 600.0) -> tuple[str, str]:
         """What it said at its end, and the same again, where it failed."""
         until(lambda: self.poll() is not None, "end", timeout)
         with os.fdopen(self._told) as told:
@@ -171,14 +171,14 @@ def start_worker(queue: Path | str, *, slow: float = 0.0, lease: float = 60.0) -
     return Worker(queue, slow, lease)
 
 
-def finish(process: subprocess.Popen[str] | Worker, timeout: float = 120.0) -> str:
+def finish(process: subprocess.Popen[str] | Worker, timeout: float = 600.0) -> str:
     """What it printed; it must have ended well."""
     out, errors = process.communicate(timeout=timeout)
     assert process.returncode == 0, errors
     return out
 
 
-def until(condition: Callable[[], bool], what: str, timeout: float = 120.0) -> None:
+def until(condition: Callable[[], bool], what: str, timeout: float = 600.0) -> None:
     """Wait for something that other processes do."""
     end = time.monotonic() + timeout
     while not condition():

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from encryptedstats.cluster import board as boards
-from encryptedstats.cluster.board import Board, shown
+from encryptedstats.cluster.board import Board, show_board
 from encryptedstats.cluster.items import Done
 
 
@@ -58,7 +58,7 @@ def test_many_workers_are_not_all_listed(clock: list[float]) -> None:
 def test_lines_where_no_terminal_redraws(clock: list[float]) -> None:
     stream = io.StringIO()
     board = Board(shards=2, rows=2000, items_left=2, started=clock[0])
-    with shown(board, True, stream) as tell:
+    with show_board(board, True, stream) as tell:
         clock[0] += 1.0
         board.add(shard("a"), "w")
         tell()
@@ -74,14 +74,14 @@ def test_lines_where_no_terminal_redraws(clock: list[float]) -> None:
 @pytest.mark.parametrize("show", [None, False])
 def test_silence(show: bool | None) -> None:
     stream = io.StringIO()
-    with shown(Board(1, 1000, 1), show, stream) as tell:
+    with show_board(Board(1, 1000, 1), show, stream) as tell:
         tell()
     assert not stream.getvalue()
 
 
 def test_a_terminal_is_drawn_on(capsys: pytest.CaptureFixture[str]) -> None:
     board = Board(1, 1000, 1)
-    with shown(board, None, Terminal()) as tell:
+    with show_board(board, None, Terminal()) as tell:
         board.add(shard("a"), "w")
         tell()
     assert "\x1b" not in capsys.readouterr().out  # it goes to stderr, or nowhere

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ import encryptedstats as es
 from encryptedstats import cluster
 from encryptedstats.cluster import items, jobs, scheduling
 from error_codes import error
+from ports import free_port
 
 distributed = pytest.importorskip("distributed")
 psutil = pytest.importorskip("psutil")
@@ -29,18 +29,21 @@ PRELOAD = Path(__file__).with_name("slow_preload.py")
 FIT = """
 import sys, json
 from encryptedstats import cluster, CompletelyRandomForest
+from encryptedstats.cluster.scheduling import DaskRun, run_on_dask
 table, out, address, patience = sys.argv[1:]
 forest = CompletelyRandomForest(n_trees=4, depth=2, random_state=3)
-cluster.fit(forest, table, out, scheduler=address, rows_per_shard={rows}, patience=float(patience), progress=True)
+job = cluster.submit(forest, table, out, rows_per_shard={rows})
+run_on_dask(job, DaskRun(address, patience=float(patience), progress=True))
 """
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
+def fit_on_dask(
+    table: Path, out: Path, scheduler: Any = None, patience: float = 60.0, **options: Any
+) -> Any:
+    job = cluster.submit(FOREST, table, out, rows_per_shard=ROWS, **options)
+    scheduling.run_on_dask(job, scheduling.DaskRun(scheduler, patience=patience))
+    return es.load(job.out, job.keys)
 
 
 @contextmanager
@@ -104,7 +107,7 @@ def start_fit(
 
 
 def ends_well(fit: subprocess.Popen[str]) -> None:
-    _, errors = fit.communicate(timeout=150)
+    _, errors = fit.communicate(timeout=600)
     assert fit.returncode == 0, errors
 
 
@@ -181,7 +184,7 @@ def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_process_with_a_secret_key_is_refused(hospital: Hospital, tmp_path: Path) -> None:
     assert hospital.owner is not None
     with pytest.raises(es.ClusterError, check=error("secret-key-in-process")):
-        cluster.fit(FOREST, hospital.table, tmp_path / "m", scheduler="tcp://127.0.0.1:9")
+        fit_on_dask(hospital.table, tmp_path / "m", "tcp://127.0.0.1:9")
 
 
 def test_a_process_without_one_is_not() -> None:
@@ -190,7 +193,7 @@ def test_a_process_without_one_is_not() -> None:
         "print('none here')"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.stdout == "none here\n"
 
@@ -200,9 +203,7 @@ def test_a_scheduler_that_is_not_there(hospital: Hospital, tmp_path: Path) -> No
     items.run_item(job := submit(hospital, tmp_path), next(iter(job.items)))
     address = f"tcp://127.0.0.1:{free_port()}"
     with pytest.raises(es.ClusterError, check=error("scheduler-gone", address)):
-        cluster.fit(
-            FOREST, hospital.table, job.out, scheduler=address, rows_per_shard=ROWS, patience=0.5
-        )
+        fit_on_dask(hospital.table, job.out, address, patience=0.5)
 
 
 def submit(hospital: Hospital, tmp_path: Path) -> jobs.Job:
@@ -212,11 +213,11 @@ def submit(hospital: Hospital, tmp_path: Path) -> jobs.Job:
 @pytest.mark.usefixtures("trusting")
 def test_what_is_no_scheduler(hospital: Hospital, tmp_path: Path) -> None:
     with pytest.raises(TypeError, check=error("not-a-scheduler", "scheduler=42")):
-        cluster.fit(FOREST, hospital.table, tmp_path / "m", scheduler=42)
+        fit_on_dask(hospital.table, tmp_path / "m", 42)
     with pytest.raises(
         ValueError, check=error("not-an-address", "'nonsense://x'", "scheduler='nonsense")
     ):
-        cluster.fit(FOREST, hospital.table, tmp_path / "m", scheduler="nonsense://x")
+        fit_on_dask(hospital.table, tmp_path / "m", "nonsense://x")
 
 
 @pytest.mark.usefixtures("trusting")
@@ -225,7 +226,7 @@ def test_without_dask(hospital: Hospital, tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(
         es.ClusterError, check=error("missing-package", "'encryptedstats[cluster]'")
     ):
-        cluster.fit(FOREST, hospital.table, tmp_path / "m")
+        fit_on_dask(hospital.table, tmp_path / "m")
 
 
 @pytest.fixture(scope="module")
@@ -251,9 +252,7 @@ def test_only_names_travel_and_keys_are_read_once(
     monkeypatch.setattr(type(client), "submit", submit)
     jobs.public_keys.cache_clear()
     out = tmp_path / "m"
-    model = cluster.fit(
-        FOREST, hospital.table, out, scheduler=client, rows_per_shard=ROWS, trees_per_task=2
-    )
+    model = fit_on_dask(hospital.table, out, client, trees_per_task=2)
     assert model.is_encrypted
     assert (model.n_rows_, len(model.block_ids_)) == (BLOCKS * ROWS, BLOCKS)
     assert hospital.is_exact(FOREST, out)
@@ -283,9 +282,9 @@ def test_a_damaged_block_is_an_error_that_names_it(
     whole = path.read_bytes()
     path.write_bytes(whole[:-5]) if kind == "cut" else path.unlink()
     with pytest.raises((es.FileFormatError, FileNotFoundError), match=path.name):
-        cluster.fit(FOREST, copied.table, tmp_path / "m", scheduler=client, rows_per_shard=ROWS)
+        fit_on_dask(copied.table, tmp_path / "m", client)
     path.write_bytes(whole)
-    cluster.fit(FOREST, copied.table, tmp_path / "m", scheduler=client, rows_per_shard=ROWS)
+    fit_on_dask(copied.table, tmp_path / "m", client)
     assert copied.is_exact(FOREST, tmp_path / "m")
 
 
@@ -296,5 +295,5 @@ def test_a_finished_fit_needs_no_cluster(
     job = submit(hospital, tmp_path)
     cluster.work(job.queue)
     monkeypatch.setattr(scheduling, "connect", lambda *_: pytest.fail("a cluster was started"))
-    again = cluster.fit(FOREST, hospital.table, job.out, rows_per_shard=ROWS)
+    again = fit_on_dask(hospital.table, Path(job.out))
     assert again.n_rows_ == BLOCKS * ROWS

@@ -24,9 +24,11 @@ from encryptedstats import cluster
 from encryptedstats.cluster import items
 from encryptedstats.cluster.jobs import JOBS, Job, StoredJob
 from encryptedstats.cluster.predicting import PredictionJob
+from encryptedstats.cluster.scheduling import DaskRun, run_on_dask
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import open_store
 from error_codes import error
+from texts import text_of
 
 SIZES = (
     12,
@@ -179,8 +181,8 @@ def test_an_opened_model_leaves_no_names_behind(clinic: Clinic, tmp_path: Path) 
     assert clinic.is_exact(job.out)
 
     def has_names(path: Path) -> bool:
-        """As JSON spells them, also within JSON: long enough not to occur in random bytes."""
-        return any(spelled in path.read_bytes() for spelled in (b'"age"', b'"age\\"'))
+        """As JSON spells them, also within JSON."""
+        return any(spelled in text_of(path.read_bytes()) for spelled in (b'"age"', b'"age\\"'))
 
     opened.save(tmp_path / "opened")
     assert has_names(tmp_path / "opened")
@@ -381,7 +383,7 @@ def test_what_cannot_be_predicted_is_refused_before_any_work(
             cluster.submit_prediction(model, rows, tmp_path / "votes", **options)
         assert not (tmp_path / "votes.work").exists()
 
-    refused(TypeError, "a model of this library or its URL, not a int", 7)
+    refused(TypeError, "a model of this library or its URL is needed, not a int", 7)
     refused(ValueError, "not fitted", es.CompletelyRandomForest())
     refused(
         ValueError, "output='nonsense': a MultinomialNB has", clinic.model("mnb"), output="nonsense"
@@ -407,14 +409,13 @@ def test_what_cannot_be_predicted_is_refused_before_any_work(
 
 def test_a_process_with_a_secret_key_is_refused(clinic: Clinic, tmp_path: Path) -> None:
     with pytest.raises(es.ClusterError, check=error("secret-key-in-process")):
-        cluster.predict(
-            clinic.model(), clinic.rows, tmp_path / "votes", scheduler="tcp://127.0.0.1:9"
-        )
+        es.connect("dask://127.0.0.1:9").predict(clinic.model(), clinic.rows, tmp_path / "votes")
 
 
 def test_finished_votes_are_read_without_a_scheduler(clinic: Clinic, job: PredictionJob) -> None:
     cluster.work(job.queue)
-    votes = cluster.predict(clinic.model(), clinic.rows, job.out, rows_per_shard=PER_SHARD)
+    run_on_dask(job, DaskRun("tcp://127.0.0.1:9"))
+    votes = es.load(job.out, job.keys)
     assert votes.n_rows == sum(SIZES)
     assert clinic.is_exact(job.out)
 
@@ -441,8 +442,8 @@ def test_a_queue_from_beginning_to_end(clinic: Clinic, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (("--on", "local rows_per_shard=5"), "NAME=VALUE is needed"),
-        (("--on", "queue://work", "--schema", "schema.json"), "--schema is for rows in the clear"),
+        (("--on", "local rows_per_shard=5"), "'rows_per_shard' is unknown"),
+        (("--on", "queue://work", "--schema", "schema.json"), "--schema is for a file of rows"),
     ],
 )
 def test_options_that_do_not_fit(
@@ -465,7 +466,9 @@ def test_rows_in_the_clear_are_not_for_many(clinic: Clinic, tmp_path: Path) -> N
         f"queue://{tmp_path / 'q'}",
     )
     assert result.exit_code == 2
-    assert "what lies open stays here" in " ".join(result.output.replace("│", " ").split())
+    assert "only encrypted rows are predicted elsewhere" in " ".join(
+        result.output.replace("│", " ").split()
+    )
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -23,18 +22,12 @@ from cluster_samples import BLOCKS, FOREST, ROWS, SLOW, Hospital, finish, start,
 import encryptedstats as es
 from encryptedstats import cluster
 from encryptedstats.storage.objects import open_store
+from ports import free_port
 
 s3fs = pytest.importorskip("s3fs")
 pytest.importorskip("moto.server")
 
 ROOT = "s3://hospital"
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def answers(address: str) -> bool:
@@ -154,12 +147,13 @@ def test_a_fit_on_dask_from_bucket_to_bucket(on_s3: Hospital, bucket: str) -> No
     pytest.importorskip("distributed")
     script = (
         "import sys; from encryptedstats import cluster, CompletelyRandomForest as F;"
-        f"cluster.fit(F(n_trees=4, depth=2, random_state=3), '{bucket}/train', '{bucket}/dask', "
-        f"rows_per_shard={2 * ROWS},"
-        "trees_per_task=2, workers=2, progress=True)"
+        "from encryptedstats.cluster.scheduling import DaskRun, run_on_dask;"
+        f"job = cluster.submit(F(n_trees=4, depth=2, random_state=3), '{bucket}/train', "
+        f"'{bucket}/dask', rows_per_shard={2 * ROWS}, trees_per_task=2);"
+        "run_on_dask(job, DaskRun(workers=2, progress=True))"
     )
     process = start("-c", script)
-    _, errors = process.communicate(timeout=180)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     assert "dashboard: http://127.0.0.1:" in errors
     assert "shards, " in errors

@@ -29,10 +29,12 @@ BAYES = es.MultinomialNB()
 FIT_ON_DASK = """
 import sys
 from encryptedstats import cluster, CompletelyRandomForest
+from encryptedstats.cluster.scheduling import DaskRun, run_on_dask
 if __name__ == "__main__":
     table, out, rows = sys.argv[1:]
     forest = CompletelyRandomForest(n_trees=4, depth=2, random_state=3)
-    cluster.fit(forest, table, out, rows_per_shard=int(rows), workers=1, progress=False)
+    job = cluster.submit(forest, table, out, rows_per_shard=int(rows))
+    run_on_dask(job, DaskRun(workers=1, progress=False))
 """
 
 

@@ -9,8 +9,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +21,21 @@ import encryptedstats as es
 from encryptedstats.service import tokens
 from encryptedstats.service.limits import Limits
 from encryptedstats.storage.objects import open_store
+from ports import free_port
 
 LIMITS = Limits(
     object_bytes=8 << 20,
     quota_bytes=64 << 20,
-    idle_seconds=1.0,
+    idle_seconds=60.0,  # a kept connection must not end while a test uses it
     requests_per_second=1000.0,
     burst=4000,
     failures_per_minute=1e4,
 )
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
-
-
 def _limit_threads(count: int) -> None:
-    """Give the server of this process fewer threads than anyio's 40, so that few requests fill them.
+    """Give the server of this process fewer threads than anyio's 40, so that few requests fill
+    them.
 
     The limit is made in the event loop, which a test does not reach: hence the backend is patched.
     """
@@ -50,6 +45,42 @@ def _limit_threads(count: int) -> None:
         return limiter(count if tokens == 40 else tokens)
 
     _asyncio.CapacityLimiter = make  # type: ignore[misc, assignment]
+
+
+class Gate:
+    """Hold up plans, submissions and uploads of keys in a server until a test lets them go."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._open = folder / "gate-is-open"
+
+    def hold(self, calls: int) -> None:
+        """Hold up so many of the calls that come from now on."""
+        for number in range(calls):
+            (self._folder / f"gate-{number}.free").touch()
+
+    def pass_through(self) -> None:
+        for place in sorted(self._folder.glob("gate-*.free")):
+            with suppress(FileNotFoundError):  # another thread has taken it
+                place.rename(place.with_suffix(".taken"))
+                while not self._open.exists():
+                    time.sleep(0.02)
+                return
+
+    def wait_for(self, calls: int) -> None:
+        """Wait until so many are held up."""
+        wait_until(lambda: len(list(self._folder.glob("gate-*.taken"))) >= calls)
+
+    def open(self) -> None:
+        self._open.touch()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 600.0) -> None:
+    """Wait for something that comes soon, or later on a busy machine."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.02)
 
 
 class Server:
@@ -63,12 +94,11 @@ class Server:
         limits: Limits = LIMITS,
         *,
         certificate: Path | None = None,
-        slow: float = 0.0,
         threads: int = 40,
     ) -> None:
         self.folder, self.limits, self.port = folder, limits, free_port()
         self.certificate = certificate
-        self.slow = slow  # seconds that plans and submissions take longer
+        self.gate = Gate(folder)
         self.threads = threads  # of the server, as anyio has them
         self.pid = 0
 
@@ -96,10 +126,10 @@ class Server:
             try:
                 # A process that imports everything again takes seconds: the test of the program
                 # itself has it.
-                slow = self.slow
+                gate = self.gate
 
                 def make(self: Any, function: Any, *given: Any) -> Any:
-                    time.sleep(slow)
+                    gate.pass_through()
                     return function(*given)
 
                 _limit_threads(self.threads)
@@ -112,7 +142,7 @@ class Server:
         self.wait()
 
     def wait(self) -> None:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while True:
             try:
                 httpx2.get(f"{self.url}/healthz", timeout=5, trust_env=False, verify=False)
@@ -145,7 +175,7 @@ class Server:
             base_url=self.url,
             headers={"Authorization": f"Bearer {token}"},
             trust_env=False,
-            timeout=30,
+            timeout=600,
         )
 
     def objects(self) -> list[str]:
@@ -177,7 +207,7 @@ class Server:
 
 def slowly(address: tuple[str, int], parts: list[bytes], pause: float) -> bytes:
     """What a server answers to bytes that come one part after the other."""
-    with socket.create_connection(address, timeout=20) as line:
+    with socket.create_connection(address, timeout=600) as line:
         stopped = threading.Event()
 
         def send() -> None:
@@ -197,7 +227,8 @@ def slowly(address: tuple[str, int], parts: list[bytes], pause: float) -> bytes:
                 answer += data
                 if b"\r\n\r\n" in answer:
                     break
-        except (ConnectionError, TimeoutError):
+        except ConnectionError:
             pass
-        stopped.set()
+        finally:
+            stopped.set()
         return answer

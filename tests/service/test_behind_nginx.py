@@ -1,11 +1,10 @@
-"""The proxy of docs/guides/service.md, with its very words, in front of the program itself: nginx speaks
+"""The proxy of packaging/service/nginx.conf in front of the program itself: nginx speaks
 TLS, and all else goes on.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import socket
 import ssl
@@ -19,7 +18,6 @@ from pathlib import Path
 
 import httpx2
 import pytest
-import service_samples as service
 from cluster_samples import BLOCKS, FOREST, ROWS, Hospital
 
 import encryptedstats as es
@@ -29,9 +27,10 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store
 from encryptedstats.tables.blocks import BLOCK_KIND
+from ports import free_port
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-PAGE = Path(__file__).parents[2] / "docs/guides/service.md"
+CONFIGURATION = Path(__file__).parents[2] / "packaging/service/nginx.conf"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(NGINX is None, reason="nginx is not installed: apt-get install nginx-light"),
@@ -59,13 +58,13 @@ class Site:
         transport = httpx2.HTTPTransport(local_address=address, verify=False)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         return httpx2.Client(
-            base_url=self.url, headers=headers, transport=transport, trust_env=False, timeout=60
+            base_url=self.url, headers=headers, transport=transport, trust_env=False, timeout=600
         )
 
 
 def documented(port: int, behind: int, certificate: Path) -> str:
-    """The configuration of the page, with other ports and another certificate."""
-    (text,) = re.findall(r"```nginx\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    """The configuration with other ports and another certificate."""
+    text = CONFIGURATION.read_text()
     for old, new in (
         ("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"),
         ("/etc/ssl/worker.pem", str(certificate)),
@@ -83,7 +82,7 @@ def documented(port: int, behind: int, certificate: Path) -> str:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
-    port, behind = service.free_port(), service.free_port()
+    port, behind = free_port(), free_port()
     places = "".join(
         f"{name}_temp_path {folder}/{name};\n"
         for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -138,7 +137,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterato
 
 
 def _until_it_answers(site: Site) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     with site.raw("") as client:
         while True:
             try:
@@ -158,7 +157,7 @@ def test_the_whole_story(site: Site, hospital: Hospital, tmp_path: Path) -> None
         status = job.wait(progress=False)
         assert status.rows_done == BLOCKS * ROWS
         assert hospital.is_exact(FOREST, worker.result(job, tmp_path / "forest.enc"))
-    with pytest.raises(es.WorkerError, match="not the one that is pinned"):
+    with pytest.raises(es.WorkerError, match="is not the pinned one"):
         es.connect(site.url, "est_x", pin="sha256:" + "0" * 64, patience=5).offers()
 
 

@@ -23,6 +23,7 @@ from encryptedstats.tables.manifest import MANIFEST
 from encryptedstats.workers.service import ServiceWorker
 from encryptedstats.workers.worker import WorkerTable
 from error_codes import error
+from ports import free_port
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +303,7 @@ def test_addresses_that_are_refused(url: str, complaint: str) -> None:
 
 def test_a_worker_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(es.WorkerError, check=error("unreachable-worker")) as caught:
-        es.connect(f"http://127.0.0.1:{service.free_port()}", "est_x", patience=0.3).offers()
+        es.connect(f"http://127.0.0.1:{free_port()}", "est_x", patience=0.3).offers()
     assert caught.value.status == 0
 
 

@@ -228,10 +228,7 @@ def test_there_is_no_listing(mallory: httpx2.Client) -> None:
 
 
 def nothing_came_of_it(server: service.Server, before: list[str]) -> None:
-    end = time.monotonic() + 5
-    while server.objects() != before and time.monotonic() < end:
-        time.sleep(0.02)
-    assert server.objects() == before
+    service.wait_until(lambda: server.objects() == before)
 
 
 def test_a_forged_hash_leaves_nothing(server: service.Server, hospital: Hospital) -> None:
@@ -296,7 +293,7 @@ def test_a_secret_key_is_refused_however_it_is_wrapped(
     refused(
         mallory.put(f"/v1/objects/{named(opened)}", content=opened),
         422,
-        "an opened model, which is not sent",
+        "a decrypted model, which is not sent",
     )
     text = b"age,ill\n50,yes\n" * 10
     refused(
@@ -362,16 +359,20 @@ def test_a_secret_key_is_no_part_of_other_uploads(
 
 def test_one_upload_of_an_owner_is_read_at_a_time(tmp_path: Path, hospital: Hospital) -> None:
     keys = container.to_bytes(hospital.owner.public_keys().to_container())
-    with service.Server(tmp_path, slow=1.0) as server, server.raw(server.token("north")) as client:
+    with service.Server(tmp_path) as server, server.raw(server.token("north")) as client:
         put = partial(client.put, f"/v1/objects/{named(keys)}", content=keys)
         with ThreadPoolExecutor(3) as pool:
-            answers = list(pool.map(lambda _: put(), range(3)))
+            server.gate.hold(1)
+            asked = [pool.submit(put) for _ in range(3)]
+            service.wait_until(lambda: sum(one.done() for one in asked) == 2)
+            server.gate.open()
+            answers = [one.result() for one in asked]
         assert sorted(answer.status_code for answer in answers) == [201, 429, 429]
         assert {a.headers.get("Retry-After") for a in answers if a.status_code == 429} == {"1"}
         assert put().status_code == 201
 
 
-def test_a_refusal_is_read_by_who_is_still_sending(server: service.Server) -> None:
+def test_a_refusal_is_read_by_who_is_still_sending(server: service.Server, tmp_path: Path) -> None:
     """A connection that is closed on a body would be reset, and the answer lost; one that goes on
     and on is closed all the same.
     """
@@ -379,15 +380,16 @@ def test_a_refusal_is_read_by_who_is_still_sending(server: service.Server) -> No
         for _ in range(3):
             refused(client.put(f"/v1/objects/{'1' * 64}", content=bytes(48 << 20)), 401, "mistyped")
     head = f"PUT /v1/objects/{'1' * 64} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n".encode()
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as line:
+    # It is answered before the body comes, and closed without it.
+    with (
+        service.Server(tmp_path, replace(service.LIMITS, idle_seconds=1.0)) as hasty,
+        socket.create_connection(("127.0.0.1", hasty.port), timeout=600) as line,
+    ):
         line.sendall(head)
-        started, answer = time.monotonic(), b""
+        answer = b""
         while data := line.recv(65536):
             answer += data
-            if b"cure" in answer:
-                assert time.monotonic() - started < 1.5  # it does not wait for the body
         assert b" 401 " in answer
-        assert time.monotonic() - started < 10
 
 
 def test_bodies_that_are_too_large(tmp_path: Path, hospital: Hospital) -> None:
@@ -427,48 +429,51 @@ def test_bodies_that_are_too_large(tmp_path: Path, hospital: Hospital) -> None:
             )
 
 
-def test_slow_and_broken_bodies_are_given_up(server: service.Server, hospital: Hospital) -> None:
-    before, data, address = server.objects(), block(hospital), ("127.0.0.1", server.port)
-    token = server.token("slow")
-    head = (
-        f"PUT /v1/objects/{named(data)} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
-        f"Content-Length: {len(data)}\r\n\r\n"
-    ).encode()
-    started = time.monotonic()
-    answer = service.slowly(address, [head + data[:1000]], 30.0)  # then nothing
-    assert b" 408 " in answer.split(b"\r\n")[0]
-    answer = service.slowly(
-        address, [head, *(data[i : i + 1] for i in range(200))], 0.05
-    )  # 20 bytes a second
-    assert b" 408 " in answer.split(b"\r\n")[0]
-    assert service.slowly(address, [b"G", b"E"], 30.0) == b""  # a request that never comes
-    assert time.monotonic() - started < 20
-    _cut_off(address, head + data[:5000])
-    nothing_came_of_it(server, before)
+def test_slow_and_broken_bodies_are_given_up(tmp_path: Path, hospital: Hospital) -> None:
+    data = block(hospital)
+    with service.Server(tmp_path, replace(service.LIMITS, idle_seconds=0.5)) as server:
+        address, token = ("127.0.0.1", server.port), server.token("slow")
+        before = server.objects()
+        head = (
+            f"PUT /v1/objects/{named(data)} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}"
+            f"\r\nContent-Length: {len(data)}\r\n\r\n"
+        ).encode()
+        answer = service.slowly(address, [head + data[:1000]], 120.0)  # then nothing
+        assert b" 408 " in answer.split(b"\r\n")[0]
+        answer = service.slowly(
+            address, [head, *(data[i : i + 1] for i in range(200))], 0.05
+        )  # 20 bytes a second
+        assert b" 408 " in answer.split(b"\r\n")[0]
+        assert service.slowly(address, [b"G", b"E"], 120.0) == b""  # a request that never comes
+        _cut_off(address, head + data[:5000])
+        nothing_came_of_it(server, before)
 
 
 @pytest.mark.parametrize(
     "call", ["POST /v1/objects/missing", "POST /v1/jobs", "POST /v1/plans", "POST /login"]
 )
-def test_whoever_has_no_token_sends_no_large_or_slow_body_either(tmp_path: Path, call: str) -> None:
-    with service.Server(
-        tmp_path, replace(service.LIMITS, request_bytes=1000, idle_seconds=0.3)
-    ) as server:
-        method, path = call.split()
-        with httpx2.Client(base_url=server.url, trust_env=False, timeout=20) as client:
-            why = "its body is over the limit of 1,000 bytes"
-            refused(client.request(method, path, content=b"x" * 1001), 413, why)
-            refused(
-                client.request(method, path, content=iter([b"x" * 600] * 2)), 413, why
-            )  # whose length nobody says
-            assert client.request(method, path, content=b"x" * 1000).status_code in (401, 403, 422)
+def test_a_client_without_a_token_sends_no_large_or_slow_body_either(
+    tmp_path: Path, call: str
+) -> None:
+    method, path = call.split()
+    limits = replace(service.LIMITS, request_bytes=1000)
+    with (
+        service.Server(tmp_path / "patient", limits) as server,
+        httpx2.Client(base_url=server.url, trust_env=False, timeout=600) as client,
+    ):
+        why = "its body is over the limit of 1,000 bytes"
+        refused(client.request(method, path, content=b"x" * 1001), 413, why)
+        refused(
+            client.request(method, path, content=iter([b"x" * 600] * 2)), 413, why
+        )  # whose length nobody says
+        assert client.request(method, path, content=b"x" * 1000).status_code in (401, 403, 422)
+    with service.Server(tmp_path / "hasty", replace(limits, idle_seconds=0.3)) as server:
         head = f"{call} HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n".encode()
-        address, started = ("127.0.0.1", server.port), time.monotonic()
-        answer = service.slowly(address, [head + b"x"], 30.0)  # then nothing
+        address = ("127.0.0.1", server.port)
+        answer = service.slowly(address, [head + b"x"], 120.0)  # then nothing
         assert b" 408 " in answer.split(b"\r\n")[0]
         answer = service.slowly(address, [head, *[b"x"] * 800], 0.05)  # 20 bytes a second
         assert b" 408 " in answer.split(b"\r\n")[0]
-        assert time.monotonic() - started < 10
 
 
 def _cut_off(address: tuple[str, int], data: bytes) -> None:

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import httpx2
 import pytest
-import service_samples as service
 from cluster_samples import FOREST, Hospital
 
 import encryptedstats as es
 from encryptedstats.service import tokens
 from encryptedstats.storage.objects import open_store
+from ports import free_port
 
 s3fs = pytest.importorskip("s3fs")
 pytest.importorskip("moto.server")
@@ -30,7 +30,7 @@ ROOT = "s3://worker"
 
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
-    port = service.free_port()
+    port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     moto = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     before, address = dict(os.environ), f"http://127.0.0.1:{port}"
@@ -39,7 +39,7 @@ def bucket() -> Iterator[str]:
         AWS_DEFAULT_REGION="us-east-1", no_proxy="127.0.0.1", NO_PROXY="127.0.0.1",
     )  # fmt: skip
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 600
         while True:
             try:
                 urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
@@ -62,7 +62,7 @@ def bucket() -> Iterator[str]:
 
 def test_the_story_with_a_bucket(bucket: str, tmp_path: Path, hospital: Hospital) -> None:
     """The server is a process of its own that was not forked: s3fs has threads."""
-    place, port = f"{bucket}/storage", service.free_port()
+    place, port = f"{bucket}/storage", free_port()
     token, holder = tokens.add(open_store(place), "north")
     command = [
         *(

@@ -21,7 +21,7 @@ import encryptedstats as es
 from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.service import messages, tokens
 from encryptedstats.service.contents import is_seal_object
-from encryptedstats.service.door import Door, Incoming, Place, Usage, refused_kind
+from encryptedstats.service.door import Door, Incoming, OwnerPlace, Usage, refused_kind
 from encryptedstats.service.jobs import Jobs
 from encryptedstats.service.limits import Rate
 from encryptedstats.service.presigned import Presigner
@@ -228,17 +228,17 @@ def test_presigned_uploads_have_no_paths_for_names(
 ) -> None:
     monkeypatch.setattr(Presigner, "is_possible", True)
     door = Door(open_store(tmp_path), LIMITS)
-    other = Place(door.store, "p").of("objects", "1" * 16)
+    other = OwnerPlace(door.store, "p").of("objects", "1" * 16)
     door.store.create(other, b"of another owner")
     upload = "../../p/objects/" + "1" * 16
     assert len(upload) == 32
     with refused(404):
-        Presigner(door).take(Place(door.store, "o"), "0" * 64, upload, 100)
+        Presigner(door).take(OwnerPlace(door.store, "o"), "0" * 64, upload, 100)
     assert door.store.exists(other)
 
 
 def test_messages_do_not_say_where_things_lie(tmp_path: Path) -> None:
-    place = Place(open_store(tmp_path), "o")
+    place = OwnerPlace(open_store(tmp_path), "o")
     said = place.private(f"{place.url('tables', 'x')} and {tmp_path}/queue")
     assert str(tmp_path) not in said
 
@@ -301,7 +301,7 @@ def test_whose_a_token_is(tmp_path: Path) -> None:
 
 
 def test_a_record_under_another_name_is_no_token(tmp_path: Path) -> None:
-    """Whoever can write into the storage cannot copy a token's record to a name of her own."""
+    """Anybody who can write into the storage cannot copy a token's record to a name of her own."""
     store = open_store(tmp_path)
     _, holder = tokens.add(store, "north")
     store.create(tokens.TOKENS + "0" * 64, store.read(tokens.TOKENS + holder.sha256))
@@ -453,7 +453,7 @@ def test_jobs_that_are_half_asked(wrong: dict[str, Any]) -> None:
 def test_a_job_needs_what_it_names_and_a_place(tmp_path: Path) -> None:
     found = service(tmp_path, jobs=0)
     place, asked = (
-        Place(found.store, "o"),
+        OwnerPlace(found.store, "o"),
         {"kind": "ask", "table": "0" * 64, "question": "counts", "params": {}},
     )
     with refused(429):
@@ -463,8 +463,8 @@ def test_a_job_needs_what_it_names_and_a_place(tmp_path: Path) -> None:
         jobs.submit(place, asked)
     with refused(404):
         jobs.plan(place, asked)
-    Place(found.store, "other").store.create(
-        Place(found.store, "other").of("objects", "1" * 64), b"x"
+    OwnerPlace(found.store, "other").store.create(
+        OwnerPlace(found.store, "other").of("objects", "1" * 64), b"x"
     )
     with refused(404):
         jobs._answer(place, "object:" + "1" * 64)  # another owner's

@@ -14,7 +14,7 @@ import service_samples as service
 from cluster_samples import Hospital
 
 from encryptedstats.service import door as doors
-from encryptedstats.service.door import Door, Place
+from encryptedstats.service.door import Door, OwnerPlace
 from encryptedstats.service.presigned import Presigner
 from encryptedstats.service.refusals import Refusal
 from encryptedstats.storage.objects import FsspecStore, open_store
@@ -32,7 +32,7 @@ def door(request: pytest.FixtureRequest, tmp_path: Path) -> Door:
     return Door(open_store(address), service.LIMITS, tmp_path / "spool")
 
 
-def put(door: Door, place: Place, hospital: Hospital) -> tuple[str, str, int]:
+def put(door: Door, place: OwnerPlace, hospital: Hospital) -> tuple[str, str, int]:
     """All files of a table as objects: the names of its manifest and its keys, and their bytes."""
     files = [
         path for path in hospital.table.rglob("*") if path.is_file() and path.suffix != ".lock"
@@ -46,7 +46,7 @@ def put(door: Door, place: Place, hospital: Hospital) -> tuple[str, str, int]:
 
 
 def test_a_table_counts_when_its_objects_are_deleted(door: Door, hospital: Hospital) -> None:
-    place = Place(door.store, "a" * 32)
+    place = OwnerPlace(door.store, "a" * 32)
     manifest, keys, size = put(door, place, hospital)
     assert door.usage.of(place.owner) == size
     door.make_table(place, manifest, keys, QUOTA)
@@ -64,7 +64,7 @@ def test_a_table_counts_when_its_objects_are_deleted(door: Door, hospital: Hospi
 
 
 def test_a_table_is_not_made_where_there_is_no_room(door: Door, hospital: Hospital) -> None:
-    place = Place(door.store, "a" * 32)
+    place = OwnerPlace(door.store, "a" * 32)
     manifest, keys, size = put(door, place, hospital)
     with pytest.raises(Refusal, match="bytes are taken"):
         door.make_table(place, manifest, keys, size)
@@ -75,7 +75,7 @@ def test_a_table_is_not_made_where_there_is_no_room(door: Door, hospital: Hospit
 def test_what_is_on_its_way_is_not_forgotten_by_counting_again(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Place(door.store, "a" * 32)
+    place = OwnerPlace(door.store, "a" * 32)
     monkeypatch.setattr(doors, "_RECOUNT_SECONDS", 0.0)
     door.usage.reserve(place.owner, "first", 60, 100)
     with pytest.raises(Refusal, match="60 of 100 bytes are taken"):
@@ -90,7 +90,7 @@ def test_what_is_on_its_way_is_not_forgotten_by_counting_again(
 def test_of_many_at_once_no_more_are_let_in_than_fit(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, taken, together = Place(door.store, "a" * 32), [], threading.Barrier(16)
+    place, taken, together = OwnerPlace(door.store, "a" * 32), [], threading.Barrier(16)
     count = door.usage.of
     monkeypatch.setattr(door.usage, "of", lambda owner: (count(owner), together.wait(20))[0])
 
@@ -121,7 +121,7 @@ def signer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Door, Presi
 def test_signed_uploads_hold_room_until_they_have_arrived(
     signer: tuple[Door, Presigner], hospital: Hospital, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (door, presigner), place = signer, Place(signer[0].store, "a" * 32)
+    (door, presigner), place = signer, OwnerPlace(signer[0].store, "a" * 32)
     monkeypatch.setattr(doors, "_RECOUNT_SECONDS", 0.0)
     first, second = (
         path.read_bytes() for path in sorted((hospital.table / "blocks").iterdir())[:2]
@@ -146,7 +146,7 @@ def test_signed_uploads_hold_room_until_they_have_arrived(
 def test_signed_uploads_that_nobody_takes_are_swept(
     signer: tuple[Door, Presigner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (door, presigner), place = signer, Place(signer[0].store, "a" * 32)
+    (door, presigner), place = signer, OwnerPlace(signer[0].store, "a" * 32)
     for what in ("incoming", "objects"):
         door.store.write(place.of(what, "f" * 32), [b"x"])
     presigner.sweep()

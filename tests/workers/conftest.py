@@ -16,6 +16,7 @@ pytest.importorskip("httpx2")
 pytest.importorskip("distributed")
 sys.path.insert(0, str(Path(__file__).parents[1] / "cluster"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "service"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "procedures"))
 
 import cluster_samples as samples
 import distributed
@@ -52,7 +53,7 @@ def _working(queue: Path) -> Iterator[None]:
         while not stopping.is_set():
             try:
                 es.cluster.work(queue, lease=60, wait=0.2)
-            except es.EncryptedStatsError:
+            except (es.EncryptedStatsError, OSError):  # a job was deleted while it was done, say
                 stopping.wait(0.05)
 
     thread = threading.Thread(target=work, daemon=True)

@@ -4,6 +4,7 @@ same errors.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import cluster_samples as samples
 import distributed
 import pytest
 from cluster_samples import BLOCKS, FOREST, ROWS, SCHEMA, Hospital
+from procedure_samples import Strongest
 
 import encryptedstats as es
 from encryptedstats.cluster import scheduling
@@ -60,6 +62,23 @@ def test_the_page_of_a_statistician(worker: es.Worker, hospital: Hospital, tmp_p
         assert vars(opened).keys() == vars(hospital.owner.open(own, SCHEMA)).keys()
     assert hospital.is_exact(FOREST, tmp_path / "forest.enc")
     es.verify(tmp_path / "forest.enc", hospital.table, FOREST)
+
+
+def test_procedures_of_two_owners_run_at_once(
+    worker: es.Worker, hospital: Hospital, predictor: Hospital, tmp_path: Path
+) -> None:
+    procedure, wanted = Strongest(), []
+    with ThreadPoolExecutor(2) as pool:
+        for number, one in enumerate((hospital, predictor)):
+            options: dict[str, Any] = {"schema": SCHEMA, "folder": tmp_path / str(number)}
+            wanted.append(pool.submit(procedure.run, one.table, one.owner, at=worker, **options))
+    assert wanted[0].result() == procedure.run(hospital.plain())
+    assert wanted[1].result() == procedure.run(hospital.plain(range(2)))
+    table = worker.upload(hospital.table)
+    assert procedure.run(table, hospital.owner, at=worker, schema=SCHEMA) == wanted[0].result()
+    tree = es.DecisionTree(depth=2)
+    found = tree.run(table, hospital.owner, at=worker, schema=SCHEMA)
+    assert found == tree.run(hospital.plain())
 
 
 def test_several_questions_folds_and_words_of_tables(

@@ -86,8 +86,8 @@ class Board:
 
 
 @contextmanager
-def shown(board: Board, show: bool | None, stream: TextIO | None = None) -> Iterator[Any]:
-    """Yields a function to call after every change. ``show=None``: only on a terminal."""
+def show_board(board: Board, show: bool | None, stream: TextIO | None = None) -> Iterator[Any]:
+    """Yield a function to call after every change. ``show=None``: only on a terminal."""
     stream = stream or sys.stderr
     if not (stream.isatty() if show is None else show):
         yield lambda: None

@@ -17,7 +17,7 @@ from operator import add
 from typing import Any, Final, Protocol
 
 from encryptedstats.circuits.devices import AUTO
-from encryptedstats.cluster.jobs import RECORD_KIND, Item, Result, StoredJob
+from encryptedstats.cluster.jobs import RECORD_KIND, Item, ItemResult, StoredJob
 from encryptedstats.cluster.outputs import place, refuse_superseded
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage import container
@@ -105,7 +105,7 @@ def _make(
             store.create(item.name, data)
 
 
-def _evaluate(job: StoredJob, item: Item, device: str) -> Result:
+def _evaluate(job: StoredJob, item: Item, device: str) -> ItemResult:
     return job.evaluate(item, device)
 
 
@@ -117,7 +117,7 @@ def _add_up(job: StoredJob, item: Item, store: Store) -> Any:
 # ------------------------------------------------------------------------------------------------
 
 
-def result_bytes(item: Item, result: Result) -> bytes:
+def result_bytes(item: Item, result: ItemResult) -> bytes:
     """Return the object of a result: the result, its name, and its shards."""
     file = result.to_container(RESULT_KIND, {"name": item.name, "rows": item.rows})
     sections = {**file.sections, "shards": json.dumps(item.shards).encode()}

@@ -119,7 +119,7 @@ class Item:
         return self.name.startswith(RECORDS)
 
 
-class Result(Protocol):
+class ItemResult(Protocol):
     """What an item computes."""
 
     def to_container(self, kind: str, fields: dict[str, Any]) -> Container:
@@ -192,7 +192,7 @@ class StoredJob(ABC):
     def _cut(self) -> dict[str, Item]: ...
 
     @abstractmethod
-    def evaluate(self, item: Item, device: str = AUTO) -> Result:
+    def evaluate(self, item: Item, device: str = AUTO) -> ItemResult:
         """Compute a shard."""
 
     @abstractmethod
@@ -211,7 +211,7 @@ class StoredJob(ABC):
         """True if the end result has other bytes each time, because it is flooded."""
         return False
 
-    def _made_from(self, recipe: str, computed: list[Any], blocks: tuple[int, int]) -> str:
+    def _name_shard(self, recipe: str, computed: list[Any], blocks: tuple[int, int]) -> str:
         """Return the name of a shard: a hash of everything that its result depends on."""
         facts, columns = self.facts, [str(column) for column in self.facts.columns]
         content = [
@@ -256,13 +256,31 @@ class StoredJob(ABC):
         """Read a job from a queue, with every check; the last few are kept. ``keys`` are taken
         instead of the job's.
         """
-        job = _loaded(queue, job_id)
+        job = _load_job(queue, job_id)
         if not isinstance(job, cls):
             raise FileFormatError(
                 f"{job_id} is a {type(job).__name__}, and a {cls.__name__} is wanted here",
                 code="wrong-kind",
             )
         return job if keys is None else _with_keys(job, keys)
+
+
+@dataclass(frozen=True, eq=False)
+class UncutJob(StoredJob):
+    """A job of one item, whose result is the end result."""
+
+    def _cut(self) -> dict[str, Item]:
+        return {self.record: Item(self.record, (), (), (0, 1), (0, len(self.entries)), self.n_rows)}
+
+    def evaluate(self, item: Item, device: str = AUTO) -> ItemResult:
+        """Raise an error: these jobs have no shards."""
+        raise ClusterError("there are no shards of a job that is done whole", code="no-shards")
+
+    def result(self, item: Item, file: Container) -> Any:
+        """Raise an error: only the end result is stored."""
+        raise FileFormatError(
+            "there are no results of shards of a job that is done whole", code="no-shard-results"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,6 +314,11 @@ class Job(StoredJob):
     @property
     def layout(self) -> Layout:
         return _layout(self.facts, self.entries)
+
+    @property
+    def width(self) -> int:
+        """Totals in a pack, or the lanes of totals in slots."""
+        return self.report.width if self.facts.form == PACKED else self.facts.schema.lanes
 
     @property
     def passes(self) -> int:
@@ -332,7 +355,7 @@ class Job(StoredJob):
 
     def _shard(self, blocks: tuple[int, int], outputs: tuple[int, int]) -> Item:
         computed = [self._digests[outputs], self.report.width, self.report.strategy.relinearise]
-        name = self._made_from(_RECIPE, computed, blocks)
+        name = self._name_shard(_RECIPE, computed, blocks)
         return Item(
             name,
             (),
@@ -372,7 +395,8 @@ class Job(StoredJob):
         """Read the totals in a file."""
         totals = EncryptedNumbers.from_container(file, self.keys)
         first, last = item.outputs
-        if (totals.form, totals.width, len(totals)) != (PACKED, self.report.width, last - first):
+        own = self.facts.form, self.width, last - first
+        if (totals.form, totals.width, len(totals)) != own:
             raise FileFormatError(
                 "it holds the totals of another computation", code="other-computation"
             )
@@ -402,8 +426,7 @@ class Job(StoredJob):
 
 
 def _layout(facts: TableFacts, entries: Sequence[BlockEntry]) -> Layout:
-    rows = tuple(entry.rows for entry in entries)
-    return Layout(sum(rows), facts.parameters.slots, rows, facts.parameters.copies)
+    return facts.layout_of([entry.rows for entry in entries])
 
 
 def other_version(job: StoredJob, question: Question) -> ClusterError:
@@ -428,7 +451,7 @@ def _with_keys(job: J, keys: str) -> J:
 
 
 @lru_cache(maxsize=4)
-def _loaded(queue: str, job_id: str) -> StoredJob:
+def _load_job(queue: str, job_id: str) -> StoredJob:
     store = open_store(queue)
     where = store.where(JOBS + job_id)
     file = retry_read(store, lambda: _job_file(store, job_id, where))
@@ -453,7 +476,7 @@ def _job_file(store: Store, job_id: str, where: str) -> Container:
 
 
 def _from_container(file: Container, queue: str, job_id: str) -> Job:
-    facts, entries = listed_table(file.section("manifest"), "its table")
+    facts, entries = read_table(file.section("manifest"), "its table")
     try:
         question = question_class(file.expect("question", str))._from_parameters(
             file.expect("params", dict)
@@ -491,7 +514,7 @@ def _from_container(file: Container, queue: str, job_id: str) -> Job:
 READERS: Final[dict[str, Callable[[Container, str, str], StoredJob]]] = {JOB_KIND: _from_container}
 
 
-def listed_table(manifest: bytes, where: str) -> tuple[TableFacts, tuple[BlockEntry, ...]]:
+def read_table(manifest: bytes, where: str) -> tuple[TableFacts, tuple[BlockEntry, ...]]:
     """Return the facts of a stored table, and its blocks."""
     file = container.from_bytes(manifest, kind=TABLE_KIND, name=where)
     facts = facts_from_container(file)
@@ -509,7 +532,9 @@ def place_of_keys(file: Container) -> str | None:
 
 
 def partition(file: Container, name: str, total: int, step: int) -> tuple[tuple[int, int], ...]:
-    """Check that consecutive pieces make up the whole; all but the last are multiples of ``step``."""
+    """Check that consecutive pieces make up the whole; all but the last are multiples
+    of ``step``.
+    """
     cuts = file.read_list(name)
     if not all(type(cut) is int for cut in cuts):
         raise FileFormatError(f"the job has a malformed list of {name}", code="malformed-list")
@@ -562,7 +587,7 @@ def read_stored_table(table: str) -> tuple[bytes, TableFacts, tuple[BlockEntry, 
 
     def read() -> tuple[bytes, TableFacts, tuple[BlockEntry, ...]]:
         manifest = store.read(MANIFEST, limit=MAX_MANIFEST_BYTES)
-        return manifest, *listed_table(manifest, where)
+        return manifest, *read_table(manifest, where)
 
     try:
         return retry_read(store, read)
@@ -575,8 +600,8 @@ def read_stored_table(table: str) -> tuple[bytes, TableFacts, tuple[BlockEntry, 
 
 
 @dataclass(frozen=True)
-class Fit:
-    """Options of a fit on a cluster; see :func:`encryptedstats.cluster.fit`."""
+class FitOptions:
+    """Options of a fit; see :func:`encryptedstats.cluster.submit`."""
 
     table: str
     out: str
@@ -588,7 +613,7 @@ class Fit:
     folds: bool = False
 
 
-def make_job(question: Question, asked: Fit) -> tuple[Job, bytes]:
+def make_job(question: Question, asked: FitOptions) -> tuple[Job, bytes]:
     """Cut a fit into items, and refuse before any work what could not be finished."""
     table = asked.table
     manifest, facts, entries = read_stored_table(table)
@@ -599,7 +624,7 @@ def make_job(question: Question, asked: Fit) -> tuple[Job, bytes]:
     )
     question = question.in_ids(facts.schema)
     question.check(facts.schema)
-    question = question._settled()
+    question = question._fix_seed()
     totals = distinct_totals(facts, question, whole.layout)
     outputs = totals.distinct
     for name in column_names(outputs):
@@ -630,14 +655,17 @@ def make_job(question: Question, asked: Fit) -> tuple[Job, bytes]:
         (0, len(entries))
     ).keys.packs:  # which also refuses rows by others that nobody asked for
         raise KeyMismatchError(
-            "the public keys of this table cannot pack totals: take owner.public_keys(packing=True)",
+            (
+                "the public keys of this table cannot pack totals: take "
+                "owner.public_keys(packing=True)"
+            ),
             code="no-packing-keys",
         )
     return job, data
 
 
 def cut_rows(rows: Sequence[int], rows_per_shard: int | None) -> tuple[tuple[int, int], ...]:
-    """Group consecutive blocks with at most so many rows together; a block is never cut."""
+    """Group consecutive blocks, without cutting one, into shards of at most ``rows_per_shard``."""
     if rows_per_shard is None:
         size = chunks_per_shard(len(rows))
         return tuple((start, min(start + size, len(rows))) for start in range(0, len(rows), size))

@@ -1,5 +1,4 @@
-"""``predict`` and ``submit_prediction``: predict rows of a stored table on many machines, without
-decrypting anything.
+"""Put predictions for stored rows into queues: nothing is decrypted.
 
 A shard is some blocks of the rows, and its result their votes; the last item concatenates the votes
 of all shards in the order of the rows. As for a fit, names and places of results follow from the
@@ -20,28 +19,25 @@ from encryptedstats.circuits.devices import AUTO
 from encryptedstats.circuits.expressions import circuit_digest
 from encryptedstats.circuits.results import numbers_of_all
 from encryptedstats.cluster.fitting import Url, place_of_queue, put_into_queue
-from encryptedstats.cluster.items import Done
 from encryptedstats.cluster.jobs import (
     READERS,
     Item,
     StoredJob,
     absolute,
     cut_rows,
-    listed_table,
     other_version,
     partition,
     place_of_keys,
     read_stored_table,
+    read_table,
 )
-from encryptedstats.cluster.queues import refuse_unfinished
-from encryptedstats.cluster.scheduling import PATIENCE, DaskRun, run_on_dask
 from encryptedstats.errors import ArgumentTypeError, ClusterError, FileFormatError
 from encryptedstats.machine import cores, default_limit
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import open_store, read_object
+from encryptedstats.storage.objects import read_object
 from encryptedstats.tables.answers.answer import PREDICTION_KIND, Answer
-from encryptedstats.tables.answers.files import load_answer, read_answer, read_presented
+from encryptedstats.tables.answers.files import read_answer, read_presented
 from encryptedstats.tables.answers.predictions import check_prediction, prediction_of
 from encryptedstats.tables.questions.question import MODEL_KIND, OPEN_MODEL_KIND
 
@@ -119,7 +115,7 @@ class PredictionJob(StoredJob):
 
     def _shard(self, blocks: tuple[int, int]) -> Item:
         computed = [self.model_sha256, self.output, self.circuit_digest]
-        name = self._made_from(_RECIPE, computed, blocks)
+        name = self._name_shard(_RECIPE, computed, blocks)
         return Item(name, (), (name,), (0, 1), blocks, sum(self._counts(blocks)))
 
     def _counts(self, blocks: tuple[int, int]) -> tuple[int, ...]:
@@ -172,7 +168,10 @@ def _concatenate(parts: Sequence[Answer]) -> Answer:
     first = parts[0]
     if any(_meaning(part) != _meaning(first) for part in parts):
         raise ClusterError(
-            "the votes of the shards are not of one prediction: delete the queue, and predict again",
+            (
+                "the votes of the shards are not of one prediction: delete the queue, and predict "
+                "again"
+            ),
             code="mixed-predictions",
         )
     rows = numbers_of_all([part.ciphertexts for part in parts])
@@ -191,7 +190,7 @@ def _meaning(votes: Answer) -> tuple[Any, ...]:
 
 
 def _from_container(file: Container, queue: str, job_id: str) -> PredictionJob:
-    facts, entries = listed_table(file.section("manifest"), "its table")
+    facts, entries = read_table(file.section("manifest"), "its table")
     return PredictionJob(
         queue,
         job_id,
@@ -270,22 +269,30 @@ def submit_prediction(
     rows_per_shard: int | None = None,
     overwrite: bool = False,
 ) -> PredictionJob:
-    """Cut a prediction into items of work and put them into a queue; ``encryptedstats worker
-    run`` or :func:`work` does them.
+    """Cut a prediction into items of work and put them into a queue.
 
-    Submitting the same again changes nothing.
+    ``es.connect("queue://...").predict(...)`` calls it, and ``encryptedstats worker run`` or
+    :func:`work` does the work. Submitting the same job again changes nothing.
 
     Parameters
     ----------
-    model, rows, out, output, queue, keys, rows_per_shard, overwrite
-        As of :func:`predict`.
+    model : path or fsspec URL, or a fitted model
+        Encrypted or decrypted. A model that is no file is written into the queue without names; a
+        decrypted one is not protected there.
+    rows : path or fsspec URL
+        An encrypted table that every worker can read.
+    out : path or fsspec URL
+        Where the encrypted votes go.
+    output : str, optional
+        The form of the answer, as of ``model.predict_votes``.
+    queue, keys, rows_per_shard, overwrite
+        See :func:`submit`.
     """
     from encryptedstats.models import TotalsClassifier
 
     if not isinstance(model, (TotalsClassifier, str, os.PathLike)):
         raise ArgumentTypeError(
-            "cluster.predict needs a model of this library or its URL, not a "
-            f"{type(model).__name__}",
+            f"a model of this library or its URL is needed, not a {type(model).__name__}",
             code="not-a-model",
         )
     place = place_of_queue(out, queue)
@@ -305,70 +312,9 @@ def submit_prediction(
         place, "", *places, facts, entries, shards, False, model_url, sha256, "", ""
     )
     fitted = _read_model(data, model_url, lambda: job.keys)
-    chosen = fitted._chosen_output(output)
+    chosen = fitted._choose_output(output)
     asked = check_prediction(fitted._as_predictor(), job.sub_table((0, len(entries))), chosen)
     job = replace(job, output=chosen, circuit_digest=circuit_digest(asked.expressions))
     job_data = _job_bytes(job, manifest)
     job = replace(job, id=hashlib.sha256(job_data).hexdigest())
     return put_into_queue(job, job_data, overwrite, {kept: data} if kept else {})
-
-
-def predict(
-    model: TotalsClassifier | Url,
-    rows: Url,
-    out: Url,
-    *,
-    output: str | None = None,
-    scheduler: Any = None,
-    queue: Url | None = None,
-    keys: Url | None = None,
-    rows_per_shard: int | None = None,
-    workers: int | None = None,
-    device: str = AUTO,
-    overwrite: bool = False,
-    progress: bool | None = None,
-    patience: float = PATIENCE,
-    on_done: Callable[[Done], None] | None = None,
-) -> Answer:
-    """Predict the rows of a stored table on a cluster. The result is exactly
-    ``model.predict_votes(es.load(rows))``, encrypted.
-
-    Parameters
-    ----------
-    model : path or fsspec URL, or a fitted model
-        Encrypted or opened. A model that is no file yet is written into the queue, without names;
-        what was opened lies open there.
-    rows : path or fsspec URL
-        Of an encrypted table. Every worker must be able to read it.
-    out : path or fsspec URL
-        Where the encrypted votes go.
-    output : str, optional
-        For models that can answer in several ways, as of ``model.predict_votes``.
-    scheduler, queue, keys, rows_per_shard, workers, device, overwrite, progress, patience, on_done
-        As of :func:`fit`.
-
-    Returns
-    -------
-    EncryptedAnswer
-        For all rows, in their order; ``owner.open`` opens them.
-
-    Raises
-    ------
-    ClusterError
-        If the cluster could not do it, or this process holds a secret key. What was done is kept.
-    FileFormatError, FileNotFoundError
-        Names the stored object that is damaged or missing.
-    """
-    job = submit_prediction(
-        model,
-        rows,
-        out,
-        output=output,
-        queue=queue,
-        keys=keys,
-        rows_per_shard=rows_per_shard,
-        overwrite=overwrite,
-    )
-    run_on_dask(job, DaskRun(scheduler, workers, progress, patience, on_done, device))
-    refuse_unfinished(job, open_store(job.queue))
-    return load_answer(job.out, job.keys)

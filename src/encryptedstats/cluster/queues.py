@@ -26,7 +26,6 @@ from encryptedstats.cluster.outputs import SupersededError, claim_name, is_curre
 from encryptedstats.cluster.places import allowed_places, check_places
 from encryptedstats.errors import (
     ArgumentError,
-    ClusterError,
     EncryptedStatsError,
     Failure,
     FileFormatError,
@@ -148,7 +147,7 @@ def work(
         Seconds after which others may take over what this worker has begun and not finished. Longer
         than a shard takes.
     wait : float
-        When nothing is left to do, look for new jobs for so many seconds before ending.
+        Seconds to look for new jobs, when nothing is left to do, before ending.
     worker : str, optional
         A name for this worker; by default host, process, and a random part.
     on_done : callable, optional
@@ -234,13 +233,15 @@ class _Worker:
         return pending, False
 
     def _left(self, job: StoredJob, names: set[str]) -> list[Item]:
-        """Return the items of a job that can still be done, allowed, and supported by this version."""
+        """Return the items of a job that can still be done, allowed, and supported by
+        this version.
+        """
         try:
             check_places(job, self.allowed)
             if CANCELLED + job.id in names:
                 return []
             self._forget_failures(job, names)
-            return self._possible(unfinished(job, names, self.store))
+            return self._possible(find_unfinished(job, names, self.store))
         except StorageError:
             raise
         except (EncryptedStatsError, ValueError, ArithmeticError) as error:
@@ -272,13 +273,13 @@ class _Worker:
             return self._fail(item, error)
         except OSError:
             self.store.delete(lease_name(item.name))
-            raise  # a disk that is full stays full: to go on would be to compute for nothing
+            raise  # such as a full disk, on which no other item could be stored either
         except (EncryptedStatsError, ValueError, ArithmeticError) as error:
             return self._fail(item, error)
-        except BaseException:  # interrupted: the item is the next one's at once
+        except BaseException:  # interrupted: leave the item to another worker
             self.store.delete(lease_name(item.name))
             raise
-        if done.found:  # by somebody who takes no leases, or just now
+        if done.found:  # another process stored it meanwhile
             self.store.delete(lease_name(item.name))
             return True
         self.done.append(done)
@@ -290,9 +291,7 @@ class _Worker:
         return True
 
     def _fail(self, item: Item, error: Exception) -> bool:
-        """Record a failure and go on: damaged objects may be repaired meanwhile, and other items
-        are useful.
-        """
+        """Record a failure and continue: objects may be repaired, and other items are useful."""
         self.failed[item.name] = error
         failed = replace(self._own_lease(item), state="failed", **vars(Failure.of(error)))
         self._write_lease(item, failed)
@@ -307,10 +306,7 @@ class _Worker:
     # --------------------------------------------------------------------------------------------
 
     def _claim(self, job: StoredJob, item: Item) -> bool:
-        """Return True if the item was free and is this worker's now.
-
-        Nothing is begun of a job that was cancelled meanwhile.
-        """
+        """Claim an item, and return whether it was free and its job was not cancelled."""
         name = lease_name(item.name)
         if self.store.exists(CANCELLED + job.id):
             return False
@@ -332,7 +328,9 @@ class _Worker:
         return Lease(self.name, secrets.token_hex(8), self.lease_seconds)
 
     def _has_run_out(self, item: Item) -> bool:
-        """Return True if a lease has been unchanged for its duration, or is done without a result."""
+        """Return True if a lease has been unchanged for its duration, or is done
+        without a result.
+        """
         lease = _read_lease(self.store, item.name)
         if lease is None or lease.state != "working":
             return True
@@ -380,11 +378,11 @@ def jobs_of(store: Store, names: Collection[str], keys: str | None = None) -> It
         yield job
 
 
-def unfinished(job: StoredJob, names: set[str], store: Store) -> list[Item]:
-    """Return the items of a job that are left.
+def find_unfinished(job: StoredJob, names: set[str], store: Store) -> list[Item]:
+    """Return the unfinished items of a job.
 
-    There are none once its model exists, whatever was deleted of its results, and none if a later
-    job writes the model.
+    There are none once its model exists, even if results were deleted, and none if a later job
+    writes the model.
     """
     if not is_current(job, store, names) or (job.record in names and model_is_there(job, store)):
         return []
@@ -392,9 +390,7 @@ def unfinished(job: StoredJob, names: set[str], store: Store) -> list[Item]:
 
 
 def forget_failures(job: StoredJob, store: Store) -> None:
-    """Take away the leases of a job that say that something failed, so that workers try
-    it again.
-    """
+    """Remove the leases of failed items, so that workers try them again."""
     names = set(store.names())
     for name in job.items:
         lease = _read_lease(store, name) if lease_name(name) in names else None
@@ -403,10 +399,9 @@ def forget_failures(job: StoredJob, store: Store) -> None:
 
 
 def cancel(queue: str | os.PathLike[str], job_id: str) -> bool:
-    """Let nobody begin anything more of a job: whether there is such a job. What is being computed
-    is finished.
+    """Cancel a job, and return whether there is one; running items are finished.
 
-    What is done is kept: submitting the same again goes on from there.
+    Results are kept, so that submitting the same job again continues.
     """
     store = open_store(queue)
     if job_id not in job_ids([JOBS + job_id]) or not store.exists(JOBS + job_id):
@@ -430,7 +425,7 @@ def forget_job(store: Store, sheet: Sheet) -> None:
 
 
 @dataclass(frozen=True)
-class JobStatus:
+class JobProgress:
     """The progress of a job: figures, and who did what. ``str`` of it is a small table.
 
     Attributes
@@ -495,14 +490,14 @@ class JobStatus:
         return "\n".join([*lines, *(f"  failed: {message}" for message in self.failures)])
 
 
-def status(queue: str | os.PathLike[str]) -> list[JobStatus]:
+def status(queue: str | os.PathLike[str]) -> list[JobProgress]:
     """Return the progress of the jobs of a queue, from its objects alone."""
     store = open_store(queue)
     names = set(store.names())
     return [*(_status(job, names, store) for job in jobs_of(store, names)), *_set_aside(store)]
 
 
-def _set_aside(store: Store) -> list[JobStatus]:
+def _set_aside(store: Store) -> list[JobProgress]:
     """Return the status of damaged jobs, of which only the reason is known."""
     names = store.names()
     found = [job_id for job_id in job_ids(names) if DAMAGED + job_id in names]
@@ -511,7 +506,7 @@ def _set_aside(store: Store) -> list[JobStatus]:
         for job_id in found
     }
     return [
-        JobStatus(job_id, "", "", 0, 0, 0, 0, False, {}, (Failure(f"set aside: {why[job_id]}"),))
+        JobProgress(job_id, "", "", 0, 0, 0, 0, False, {}, (Failure(f"set aside: {why[job_id]}"),))
         for job_id in found
     ]
 
@@ -545,7 +540,7 @@ class Sheet:
 
 def status_of(
     sheet: Sheet, names: Collection[str], store: Store, *, is_current: bool = True
-) -> JobStatus:
+) -> JobProgress:
     """Return the progress of a job, from the names of the objects in its queue."""
     shards = [name for name, _, is_shard in sheet.items if is_shard]
     done = {name for name in shards if name in names}
@@ -572,7 +567,7 @@ def status_of(
             one["working"] += 1
     for one in workers.values():
         one["rows_per_second"] = one["rows"] / one["seconds"] if one["seconds"] else 0.0
-    return JobStatus(
+    return JobProgress(
         sheet.id,
         sheet.table,
         sheet.out,
@@ -588,22 +583,10 @@ def status_of(
     )
 
 
-def _status(job: StoredJob, names: set[str], store: Store) -> JobStatus:
+def _status(job: StoredJob, names: set[str], store: Store) -> JobProgress:
     return status_of(Sheet.of(job), names, store, is_current=is_current(job, store, names))
 
 
 def finished_items(job: StoredJob, store: Store) -> set[str]:
     """Return the names of all items of a job that exist."""
     return set(store.names()) & set(job.items)
-
-
-def refuse_unfinished(job: StoredJob, store: Store) -> None:
-    """Raise an error that tells the progress, unless the model exists."""
-    if not is_done(job, job.items[job.record], store):
-        there = len(finished_items(job, store))
-        raise ClusterError(
-            f"{there:,} of {len(job.items):,} items of job {job.id[:12]} are done, and nobody is "
-            "at the others: run it again, "
-            "what is done is not done again",
-            code="unfinished-job",
-        )

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from encryptedstats.circuits.devices import AUTO, check_device_name
-from encryptedstats.cluster.board import Board, shown
+from encryptedstats.cluster.board import Board, show_board
 from encryptedstats.cluster.items import Done, is_done, run_item
 from encryptedstats.cluster.jobs import Item, StoredJob
 from encryptedstats.cluster.queues import CANCELLED, finished_items
@@ -63,7 +63,7 @@ class DaskRun:
     Attributes
     ----------
     scheduler : str or dask.distributed.Client, optional
-        By default a cluster of processes is started here, of so many ``workers``.
+        By default a cluster of ``workers`` processes is started on this machine.
     workers : int, optional
     progress : bool, optional
     patience : float
@@ -121,8 +121,8 @@ def refuse_secret_keys() -> None:
     """
     if any(isinstance(thing, Owner) for thing in gc.get_objects()):
         raise ClusterError(
-            "this process holds a secret key (an Owner), and the operator of a scheduler could read "
-            "it: work in another process, "
+            "this process holds a secret key (an Owner), and the operator of a scheduler could "
+            "read it: work in another process, "
             "for instance with encryptedstats ask or predict --on dask://..., and let the owner "
             "touch the storage only",
             code="secret-key-in-process",
@@ -224,7 +224,7 @@ class _Run:
         all_shards = sum(item.is_shard for item in self.job.items.values())
         rows = sum(item.rows for item in shards)
         board = Board(len(shards), rows, len(left), found=all_shards - len(shards))
-        with shown(board, self.how.progress) as tell:
+        with show_board(board, self.how.progress) as tell:
             try:
                 while left:
                     if self.store.exists(CANCELLED + self.job.id):
@@ -326,7 +326,7 @@ class _Run:
                 worker = str(facts.pop("worker"))
                 yield Done(**facts), worker
             elif future.status == "error":
-                self._failed(name, self._fetch(future.exception))
+                self._retry_or_raise(name, self._fetch(future.exception))
             else:
                 raise _SchedulerLost(f"it has forgotten {name}", self.made_progress)
 
@@ -343,10 +343,8 @@ class _Run:
         if self.client.status == "connecting":
             raise _SchedulerLost("the connection was lost", self.made_progress)
 
-    def _failed(self, name: str, error: BaseException | None) -> None:
-        """Try again what may have been the network; raise everything else as it is: it names its
-        object.
-        """
+    def _retry_or_raise(self, name: str, error: BaseException | None) -> None:
+        """Retry what may be a network failure, and raise every other error."""
         if isinstance(error, (OSError, FileFormatError)) and self.tries[name] < _TRIES:
             return
         if type(error).__name__ == "KilledWorker":

@@ -15,17 +15,15 @@ from functools import reduce
 from operator import add, sub
 from typing import Any, Final
 
-from encryptedstats.circuits.devices import AUTO
 from encryptedstats.cluster.fitting import Url, place_of_queue, put_into_queue
 from encryptedstats.cluster.jobs import (
     READERS,
     Item,
-    Result,
-    StoredJob,
+    UncutJob,
     absolute,
-    listed_table,
     place_of_keys,
     read_stored_table,
+    read_table,
 )
 from encryptedstats.errors import ArgumentError, ClusterError, FileFormatError
 from encryptedstats.kinds import read_file
@@ -39,7 +37,7 @@ _MAX_ANSWERS: Final = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class WholeJob(StoredJob):
+class WholeJob(UncutJob):
     """Work on whole answers, as :func:`submit_combination` and :func:`submit_drawing` store it.
 
     Attributes
@@ -63,23 +61,10 @@ class WholeJob(StoredJob):
             **{f"answer {number}": url for number, url in enumerate(places)},
         }
 
-    def _cut(self) -> dict[str, Item]:
-        return {self.record: Item(self.record, (), (), (0, 1), (0, len(self.entries)), self.n_rows)}
-
     @property
     def finish_is_random(self) -> bool:
         """True: flooded results have other bytes each time."""
         return True
-
-    def evaluate(self, item: Item, device: str = AUTO) -> Result:
-        """Raise an error: these jobs have no shards."""
-        raise ClusterError("there are no shards of a job that is done whole", code="no-shards")
-
-    def result(self, item: Item, file: Container) -> Any:
-        """Raise an error: only the end result is stored."""
-        raise FileFormatError(
-            "there are no results of shards of a job that is done whole", code="no-shard-results"
-        )
 
     def finish(self, item: Item, results: Sequence[Any]) -> Container:
         """Return the end result as a file."""
@@ -143,7 +128,7 @@ def submit_combination(
     out : path or fsspec URL
     forget : sequence of paths or fsspec URLs
     queue, keys, overwrite
-        As of :func:`encryptedstats.cluster.fit`.
+        See :func:`encryptedstats.cluster.fit`.
     """
     if len(answers) + len(forget) < 2 or not answers or len(answers) + len(forget) > _MAX_ANSWERS:
         raise ArgumentError(
@@ -222,11 +207,11 @@ def _job_bytes(job: WholeJob, manifest: bytes) -> bytes:
 
 
 def _from_container(file: Container, queue: str, job_id: str) -> WholeJob:
-    facts, entries = listed_table(file.section("manifest"), "its table")
+    facts, entries = read_table(file.section("manifest"), "its table")
     verb, answers, forgotten = (
         file.expect("verb", str),
-        _listed(file, "answers"),
-        _listed(file, "forgotten"),
+        _read_pairs(file, "answers"),
+        _read_pairs(file, "forgotten"),
     )
     if (
         verb not in (COMBINE, DRAW)
@@ -243,7 +228,7 @@ def _from_container(file: Container, queue: str, job_id: str) -> WholeJob:
     return WholeJob(queue, job_id, *places, facts, entries, whole, False, verb, answers, forgotten)
 
 
-def _listed(file: Container, name: str) -> tuple[tuple[str, str], ...]:
+def _read_pairs(file: Container, name: str) -> tuple[tuple[str, str], ...]:
     found = file.read_list(name)
     good = all(
         isinstance(one, list) and len(one) == 2 and all(isinstance(x, str) for x in one)

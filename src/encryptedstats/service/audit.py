@@ -59,19 +59,19 @@ class Log:
                 yield entry
 
     def last(self, count: int) -> list[dict[str, Any]]:
-        """The latest lines, newest first, without reading the whole file."""
+        """Return the latest lines, newest first, without reading the whole file."""
         try:
             with open(self.path, "rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - count * 512 - _TAIL_BYTES))
                 lines = file.read().splitlines()
         except FileNotFoundError:
             return []
-        found = [entry for entry in map(_parsed, lines) if entry is not None]
+        found = [entry for entry in map(_parse, lines) if entry is not None]
         return found[::-1][:count]
 
 
 def check(path: str | os.PathLike[str]) -> int:
-    """How many lines a log has, if each fits the one before; an error says which is the first that
+    """Count the lines of a log whose hashes are linked. The error names the first line that
     does not.
     """
     before, count = START, 0
@@ -93,10 +93,10 @@ def check(path: str | os.PathLike[str]) -> int:
 def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     with open(path, "rb") as file:
         for line in file:
-            yield line.rstrip(b"\n"), _parsed(line)
+            yield line.rstrip(b"\n"), _parse(line)
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
+def _parse(line: bytes) -> dict[str, Any] | None:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):
@@ -105,14 +105,14 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def _last(descriptor: int) -> tuple[str, str]:
-    """The hash of the last whole line, and what ends a torn one behind it."""
+    """Return the hash of the last whole line, and what completes a torn line after it."""
     size = os.fstat(descriptor).st_size
     os.lseek(
         descriptor, max(0, size - _TAIL_BYTES), os.SEEK_SET
     )  # lines are added at the end all the same
     tail = os.read(descriptor, min(size, _TAIL_BYTES))
     torn = "" if not tail or tail.endswith(b"\n") else "\n"
-    whole = next((line for line in reversed(tail.splitlines()) if _parsed(line) is not None), None)
+    whole = next((line for line in reversed(tail.splitlines()) if _parse(line) is not None), None)
     return (START if whole is None else _hash(whole)), torn
 
 

@@ -1,4 +1,4 @@
-"""Bodies that come from whoever it is: how large they may be, and how slowly they may come, before
+"""Request bodies of anybody: how large they may be, and how slowly they may arrive, before
 anybody has shown a token.
 """
 
@@ -28,7 +28,7 @@ class Pace:
         self._what, self._limits, self._started = what, limits, time.monotonic()
 
     async def part(self, coming: Awaitable[T]) -> T:
-        """The next part of it, if it comes in time."""
+        """Return the next part of the body, if it arrives in time."""
         try:
             return await asyncio.wait_for(coming, self._limits.idle_seconds)
         except (TimeoutError, asyncio.TimeoutError):
@@ -75,10 +75,10 @@ class Bounded:
             return  # nobody is there any more
         waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-        async def given() -> Message:
+        async def receive_part() -> Message:
             return waiting.pop() if waiting else await receive()
 
-        await self.app(scope, given, send)
+        await self.app(scope, receive_part, send)
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         said = dict(scope["headers"]).get(b"content-length", b"0")
@@ -117,7 +117,7 @@ class AsciiJSON(JSONResponse):
 
 
 def answer_to(refusal: Refusal) -> JSONResponse:
-    """What a refusal is answered with."""
+    """Return the response to a refusal."""
     return AsciiJSON(refusal.body(), refusal.status, headers=refusal.headers)
 
 

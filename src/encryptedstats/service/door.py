@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from encryptedstats.cluster.jobs import listed_table
+from encryptedstats.cluster.jobs import read_table
 from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.errors import FileFormatError
 from encryptedstats.kinds import KINDS
@@ -52,7 +52,7 @@ _RECOUNT_SECONDS: Final = 30.0
 
 
 def refused_kind(found: container.Container, lengths: dict[str, int], name: str) -> Refusal | None:
-    """Why a file of this kind, with these sections, does not come in; None where it may."""
+    """Return why a file of this kind, with these sections, is refused; None if it is accepted."""
     what, known = f"the object {name[:12]}", KINDS.get(found.kind)
     if found.kind == OWNER_KIND or "secret_key" in lengths:
         return Refusal(
@@ -82,7 +82,7 @@ def refused_kind(found: container.Container, lengths: dict[str, int], name: str)
 
 
 class Incoming:
-    """A body on its way: to a temporary file, hashed as it comes. ``close`` removes what did not
+    """A body in transit: to a temporary file, hashed as it comes. ``close`` removes what did not
     become an object.
     """
 
@@ -132,7 +132,7 @@ class Incoming:
         self.kind, self._lengths = found[0].kind, found[1]
 
     def finish(self) -> Path:
-        """The file, if its hash is its name."""
+        """Return the file if its hash is its name."""
         if self.received != self.size:
             raise Refusal(
                 400,
@@ -163,7 +163,7 @@ class Incoming:
 
 
 @dataclass(frozen=True)
-class Place:
+class OwnerPlace:
     """Where all that is one owner's lies. Names are hashes and random ids: nothing that she writes
     is ever a path.
     """
@@ -172,25 +172,25 @@ class Place:
     owner: str
 
     def of(self, what: str, name: str = "") -> str:
-        """The full name of an object, a table, a job or a result of hers."""
+        """Return the full name of an object, a table, a job or a result of the owner."""
         return f"owners/{self.owner}/{what}/{name}".rstrip("/")
 
     def has(self, what: str, name: str) -> bool:
-        """Whether there is such a one."""
+        """Return whether it exists."""
         return self.store.exists(self.of(what, name))
 
     def url(self, what: str, name: str) -> str:
-        """Where it lies, for workers."""
+        """Return its URL, for workers."""
         return self.store.where(self.of(what, name))
 
     def private(self, message: str) -> str:
-        """A message of the library, without where things lie on this machine."""
+        """Return a message of the library without paths of this machine."""
         for what in ("objects", "tables", "results"):
             message = message.replace(self.url(what, "") + "/", f"{what}/")
         return message.replace(self.store.where("").rstrip("/"), "(storage)")
 
     def parts(self, name: str, start: int, size: int) -> Iterator[bytes]:
-        """An object a piece at a time: it may be larger than memory."""
+        """Yield an object in pieces: it may be larger than memory."""
         while start < size:
             data = self.store.read(name, start, min(PART_BYTES, size - start))
             if not data:
@@ -216,7 +216,7 @@ class _Account:
 
 class Usage:
     """What owners have stored, counted now and then, and kept up to date between; and what is held
-    for bodies on their way.
+    for bodies in transit.
     """
 
     def __init__(self, store: Store) -> None:
@@ -233,16 +233,16 @@ class Usage:
             if time.monotonic() - account.since < _RECOUNT_SECONDS:
                 return account.counted
             before = account.added
-        place, total = Place(self._store, owner), 0
+        place, total = OwnerPlace(self._store, owner), 0
         found = self._store.room(place.of(""))
         with self._lock:
             _forget_late(account)
-            here = {
+            stored = {
                 key
                 for key, hold in account.held.items()
                 if place.of("objects", hold.arrives) in found
             }
-            account.held = {key: hold for key, hold in account.held.items() if key not in here}
+            account.held = {key: hold for key, hold in account.held.items() if key not in stored}
             for what in ("objects", "tables", "results", "incoming"):
                 inside = place.of(what) + "/"
                 total += sum(
@@ -265,7 +265,7 @@ class Usage:
             self._accounts[owner].since = -math.inf
 
     def held(self, owner: str, key: str) -> int | None:
-        """What is held under a name; None where nothing is."""
+        """Return what is held under a name, or None."""
         with self._lock:
             hold = self._accounts[owner].held.get(key)
         return None if hold is None else hold.bytes
@@ -317,14 +317,14 @@ def _check_room(account: _Account, amount: int, quota: int) -> None:
             413,
             f"{plural(amount, 'byte')} more",
             f"{used:,} of {quota:,} bytes are taken",
-            "delete tables, objects or jobs that are not needed, or ask whoever runs the worker "
-            "for more",
+            "delete tables, objects or jobs that are not needed, or ask the person who runs the "
+            "worker for more",
         )
 
 
 def _own_folder() -> Path:
-    """A folder of this user's own among temporary files, where others may make folders too; the
-    same after a restart.
+    """Make a folder of this user's own among temporary files, where others may make folders too;
+    the same after a restart.
     """
     if os.name != "posix":
         return (
@@ -355,10 +355,12 @@ class Door:
     ) -> None:
         self.store, self.limits = store, limits
         self._reading, self._lock = set[str](), threading.Lock()
-        self.make: Make = (lambda function, *given: function(*given)) if make is None else make
+        self.make: Make = (
+            (lambda function, *arguments: function(*arguments)) if make is None else make
+        )
         self.usage = Usage(store)
-        beside = Path(store.url).absolute() / _SPOOL if isinstance(store, FolderStore) else None
-        self.spool = spool or beside or _own_folder()
+        own_spool = Path(store.url).absolute() / _SPOOL if isinstance(store, FolderStore) else None
+        self.spool = spool or own_spool or _own_folder()
         self.spool.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     # -- objects
@@ -374,7 +376,7 @@ class Door:
                 "encrypt in smaller blocks",
             )
 
-    def keep(self, place: Place, incoming: Incoming, quota: int) -> None:
+    def keep(self, place: OwnerPlace, incoming: Incoming, quota: int) -> None:
         """Make an object of a body that is all there, and that there is still room for."""
         self.usage.check(place.owner, quota)
         path = incoming.finish()
@@ -403,14 +405,14 @@ class Door:
                 422, what, refused.replace(str(path), "it"), "send the file as the library wrote it"
             )
 
-    def size(self, place: Place, what: str, name: str) -> int:
-        """The bytes of an object or a result."""
+    def size(self, place: OwnerPlace, what: str, name: str) -> int:
+        """Return the number of bytes of an object or a result."""
         try:
             return self.store.size(place.of(what, name))
         except FileNotFoundError:
             raise missing(what.removesuffix("s")) from None
 
-    def delete(self, place: Place, what: str, name: str) -> int:
+    def delete(self, place: OwnerPlace, what: str, name: str) -> int:
         """Remove an object or a result: its bytes."""
         size = self.size(place, what, name)
         self.store.delete(place.of(what, name))
@@ -421,14 +423,14 @@ class Door:
     # --------------------------------------------------------------------------------------------
 
     def make_table(
-        self, place: Place, manifest_sha256: str, keys_sha256: str, quota: int
+        self, place: OwnerPlace, manifest_sha256: str, keys_sha256: str, quota: int
     ) -> TableFacts:
         """Put a table together from objects that are here. The manifest comes last: with it, the
         table is there.
         """
         manifest = self._read(place, manifest_sha256, MAX_MANIFEST_BYTES)
         try:
-            facts, entries = listed_table(manifest, "the manifest")
+            facts, entries = read_table(manifest, "the manifest")
         except FileFormatError as error:
             raise Refusal(
                 422,
@@ -471,10 +473,10 @@ class Door:
             self.usage.forget(place.owner)
         return facts
 
-    def _fits(self, place: Place, entry: BlockEntry) -> bool:
+    def _fits(self, place: OwnerPlace, entry: BlockEntry) -> bool:
         return self.store.size(place.of("objects", entry.sha256)) == entry.bytes
 
-    def _check_keys(self, place: Place, sha256: str, facts: TableFacts) -> None:
+    def _check_keys(self, place: OwnerPlace, sha256: str, facts: TableFacts) -> None:
         name = place.of("objects", sha256)
         size = self.size(place, "objects", sha256)
         found = container.peek(
@@ -488,7 +490,7 @@ class Door:
                 f"send those of key {facts.key_id}",
             )
 
-    def _read(self, place: Place, sha256: str, limit: int) -> bytes:
+    def _read(self, place: OwnerPlace, sha256: str, limit: int) -> bytes:
         try:
             return self.store.read(place.of("objects", sha256), limit=limit)
         except FileNotFoundError:
@@ -498,28 +500,28 @@ class Door:
                 422, "the table", place.private(str(error)), "send the manifest of a table"
             ) from None
 
-    def missing(self, place: Place, names: list[str]) -> list[str]:
-        """Those of some objects that are not here."""
+    def missing(self, place: OwnerPlace, names: list[str]) -> list[str]:
+        """Return the objects that are not stored."""
         if len(names) < 8:
             return [name for name in names if not place.has("objects", name)]
         there = set(self.store.sizes(place.of("objects")))
         return [name for name in names if place.of("objects", name) not in there]
 
-    def table(self, place: Place, table_id: str) -> tuple[TableFacts, tuple[BlockEntry, ...]]:
-        """What is known of a table."""
+    def table(self, place: OwnerPlace, table_id: str) -> tuple[TableFacts, tuple[BlockEntry, ...]]:
+        """Return the public facts of a table."""
         try:
             manifest = self.store.read(
                 f"{place.of('tables', table_id)}/{MANIFEST}", limit=MAX_MANIFEST_BYTES
             )
         except FileNotFoundError:
             raise missing("table") from None
-        return listed_table(manifest, "the manifest")
+        return read_table(manifest, "the manifest")
 
-    def has_table(self, place: Place, table_id: str) -> bool:
-        """Whether it is there, whole."""
+    def has_table(self, place: OwnerPlace, table_id: str) -> bool:
+        """Return whether the whole table is stored."""
         return self.store.exists(f"{place.of('tables', table_id)}/{MANIFEST}")
 
-    def delete_table(self, place: Place, table_id: str) -> int:
+    def delete_table(self, place: OwnerPlace, table_id: str) -> int:
         """Remove a table and the objects that it was made from: bytes that are free again."""
         _, entries = self.table(place, table_id)
         inside = place.of("tables", table_id)
@@ -533,9 +535,9 @@ class Door:
         self.usage.forget(place.owner)
         return freed
 
-    def seen(self, place: Place, table_id: str, count: int = 5) -> list[dict[str, Any]]:
-        """What this machine can see of a table's blocks: an opaque name, a size, and bytes that
-        look like noise.
+    def seen(self, place: OwnerPlace, table_id: str, count: int = 5) -> list[dict[str, Any]]:
+        """Return what this machine can see of a table's blocks: an opaque name, a size, and bytes
+        that look like noise.
         """
         _, entries = self.table(place, table_id)
         inside = place.of("tables", table_id)

@@ -34,7 +34,7 @@ from encryptedstats.cluster.queues import (
 )
 from encryptedstats.errors import Failure
 from encryptedstats.service import messages
-from encryptedstats.service.door import Door, Place
+from encryptedstats.service.door import Door, OwnerPlace
 from encryptedstats.service.limits import Limits
 from encryptedstats.service.refusals import Refusal, missing
 from encryptedstats.storage.objects import FolderStore, open_store
@@ -64,7 +64,7 @@ class Maker:
         self._left = 0
 
     def __call__(self, function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-        """What a function of :mod:`encryptedstats.service.making` gives."""
+        """Call a function of :mod:`encryptedstats.service.making`."""
         for _ in range(2):
             try:
                 with self._lock:
@@ -155,7 +155,7 @@ def _busy(why: str) -> Refusal:
     )
 
 
-def _refusal(place: Place, what: str, refused: Mapping[str, str]) -> Refusal:
+def _refusal(place: OwnerPlace, what: str, refused: Mapping[str, str]) -> Refusal:
     why = Failure(**{**refused, "message": place.private(refused["message"])})
     return Refusal(422, what, why.message, "change what is asked; nothing was begun", failure=why)
 
@@ -173,12 +173,12 @@ class Record:
     finished: dict[str, Any] | None = None
 
     def to_bytes(self) -> bytes:
-        """As JSON."""
+        """Return it as JSON."""
         return json.dumps({**vars(self), "sheet": vars(self.sheet)}).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Record:
-        """The inverse; only this server writes them."""
+        """Read what `to_bytes` wrote; only this server writes it."""
         values = json.loads(data)
         sheet = values.pop("sheet")
         items = tuple((name, rows, is_shard) for name, rows, is_shard in sheet.pop("items"))
@@ -202,13 +202,13 @@ class Jobs:
         from encryptedstats.service import making
 
         if self._questions is None:
-            self._questions = messages.QuestionList(**self.make(making.listed_questions))
+            self._questions = messages.QuestionList(**self.make(making.list_questions))
         return self._questions
 
     # -- asking
     # --------------------------------------------------------------------------------------------
 
-    def submit(self, place: Place, asked: Mapping[str, Any]) -> Record:
+    def submit(self, place: OwnerPlace, asked: Mapping[str, Any]) -> Record:
         """Put a job into the queue, or find the one that asks the same."""
         from encryptedstats.service import making
 
@@ -227,7 +227,7 @@ class Jobs:
             )
         if isinstance(self.door.store, FolderStore):  # workers write there, and make no folders
             Path(place.url("results", "")).mkdir(parents=True, exist_ok=True)
-        made = self.make(making.submitted, self._resolved(place, job_id, asked))
+        made = self.make(making.submit_job, self._resolve(place, job_id, asked))
         if "refused" in made:
             raise _refusal(place, f"the {asked['kind']}", made["refused"])
         sheet = Sheet(**{**made["sheet"], "items": tuple(map(tuple, made["sheet"]["items"]))})
@@ -239,20 +239,20 @@ class Jobs:
         self._forget_names()
         return record
 
-    def plan(self, place: Place, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """What a job would take. Of the table no more need be there than its manifest."""
+    def plan(self, place: OwnerPlace, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the cost of a job. Only the manifest of the table has to be stored."""
         from encryptedstats.service import making
 
         found = {"manifest": self._manifest(place, asked["table"]), "totals": self.limits.totals}
-        made = self.make(making.planned, {**asked, **found})
+        made = self.make(making.plan_job, {**asked, **found})
         if "refused" in made:
             raise _refusal(place, "the plan", made["refused"])
         plan: dict[str, Any] = made["plan"]
         return plan
 
-    def _resolved(self, place: Place, job_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """The request with places where workers find what it names; refused where something is not
-        there.
+    def _resolve(self, place: OwnerPlace, job_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace names in a request by places where workers find them; refused where something is
+        not there.
         """
         if not self.door.has_table(place, asked["table"]):
             raise missing("table")
@@ -268,8 +268,8 @@ class Jobs:
         }
         return {**asked, **found, **places, "totals": self.limits.totals}
 
-    def _manifest(self, place: Place, table: str) -> str:
-        """Where the manifest of a table lies, of one that is here, or of one that is
+    def _manifest(self, place: OwnerPlace, table: str) -> str:
+        """Return where the manifest of a table lies, of one that is stored, or of one that is
         still to come.
         """
         if self.door.has_table(place, table):
@@ -278,8 +278,8 @@ class Jobs:
             raise missing("table")
         return place.url("objects", table)
 
-    def _answer(self, place: Place, named: str) -> str:
-        """Where an encrypted answer lies that is named ``job:ID`` or ``object:SHA256``."""
+    def _answer(self, place: OwnerPlace, named: str) -> str:
+        """Return where an encrypted answer lies that is named ``job:ID`` or ``object:SHA256``."""
         form, _, name = named.partition(":")
         what = {"job": "results", "object": "objects"}[form]
         if not place.has(what, name):
@@ -289,14 +289,14 @@ class Jobs:
     # -- looking
     # --------------------------------------------------------------------------------------------
 
-    def record(self, place: Place, job_id: str) -> Record:
-        """A job of an owner."""
+    def record(self, place: OwnerPlace, job_id: str) -> Record:
+        """Return a job of an owner."""
         found = self._read(place, job_id)
         if found is None:
             raise missing("job")
         return found
 
-    def _read(self, place: Place, job_id: str) -> Record | None:
+    def _read(self, place: OwnerPlace, job_id: str) -> Record | None:
         try:
             found = Record.from_bytes(
                 self.door.store.read(place.of("jobs", job_id), limit=_MAX_RECORD)
@@ -307,7 +307,7 @@ class Jobs:
         return found
 
     def _remember(self, record: Record) -> None:
-        """What has ended stays as it is: pages that show many jobs need not read it again, nor what
+        """Remember a job that has ended: pages that show many jobs need not read it again, nor what
         its items were called.
         """
         if record.finished is not None:
@@ -315,7 +315,7 @@ class Jobs:
                 self._finished.clear()
             self._finished[record.id] = replace(record, sheet=replace(record.sheet, items=()))
 
-    def records(self, place: Place) -> list[Record]:
+    def records(self, place: OwnerPlace) -> list[Record]:
         """All jobs of an owner, the latest first."""
         names = (name.rpartition("/")[2] for name in self.door.store.sizes(place.of("jobs")))
         found = (self._finished.get(name) or self._read(place, name) for name in names)
@@ -325,13 +325,13 @@ class Jobs:
             reverse=True,
         )
 
-    def _open_jobs(self, place: Place) -> int:
+    def _open_jobs(self, place: OwnerPlace) -> int:
         return sum(
             self.status(place, record)["state"] not in ENDED for record in self.records(place)
         )
 
-    def status(self, place: Place, record: Record) -> dict[str, Any]:
-        """How far a job is; nobody is asked, the names of what lies in the queue tell."""
+    def status(self, place: OwnerPlace, record: Record) -> dict[str, Any]:
+        """Return the progress of a job, read from the names of the objects in its queue."""
         known = {"id": record.id, "kind": record.kind, "made": record.made, "plan": record.plan}
         known |= {name: record.asked.get(name) for name in ("question", "table")}
         record = self._finished.get(record.id, record)
@@ -361,8 +361,8 @@ class Jobs:
             self._keep_finished(place, record, figures)
         return {**known, **figures}
 
-    def _keep_finished(self, place: Place, record: Record, figures: dict[str, Any]) -> None:
-        """What is done stays done: it is written down, and the result is not hashed again for every
+    def _keep_finished(self, place: OwnerPlace, record: Record, figures: dict[str, Any]) -> None:
+        """Record that a job is done, so that the result is not hashed again for every
         look.
         """
         done = replace(record, finished=figures)
@@ -391,7 +391,7 @@ class Jobs:
             cancel(self.queue, record.sheet.id)
             self._forget_names()
 
-    def delete(self, place: Place, record: Record) -> None:
+    def delete(self, place: OwnerPlace, record: Record) -> None:
         """Remove a job that has ended: its result, and what lies in the queue for it."""
         if self.status(place, record)["state"] not in ENDED:
             raise Refusal(409, f"job {record.id[:12]}", "it is not finished", "cancel it first")

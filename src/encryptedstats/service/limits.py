@@ -82,13 +82,13 @@ class Rate:
     def take(self, who: str) -> float:
         """Seconds to wait until one more is allowed; 0 where it is, and was counted."""
         with self._lock:
-            bucket = self._filled(who)
+            bucket = self._refill(who)
             if bucket.left >= 1:
                 bucket.left -= 1
                 return 0.0
             return (1 - bucket.left) / self._per_second
 
-    def _filled(self, who: str) -> _Bucket:
+    def _refill(self, who: str) -> _Bucket:
         now = time.monotonic()
         bucket = self._buckets.setdefault(who, _Bucket(self._burst, now))
         self._buckets.move_to_end(who)
@@ -100,7 +100,7 @@ class Rate:
 
 
 def too_many(what: str, seconds: float) -> Refusal:
-    """The refusal of one request too many."""
+    """Return the refusal of a request beyond the limit."""
     wait = max(1, round(seconds + 0.5))
     return Refusal(
         429,

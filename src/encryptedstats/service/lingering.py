@@ -14,7 +14,7 @@ _SECONDS: Final = 2.0
 
 
 def has_body(scope: Scope) -> bool:
-    """Whether a request says that a body follows."""
+    """Return whether a request announces a body."""
     headers = dict(scope.get("headers", ()))
     return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
 
@@ -35,7 +35,7 @@ class Lingering:
         """Answer a request."""
         unread = has_body(scope)
 
-        async def watched() -> Message:
+        async def watch_reads() -> Message:
             nonlocal unread
             message = await receive()
             unread = unread and bool(
@@ -43,11 +43,11 @@ class Lingering:
             )  # neither at its end, nor after a disconnection
             return message
 
-        async def drained() -> None:
+        async def drain() -> None:
             end = time.monotonic() + _SECONDS
             try:
                 while unread and (left := end - time.monotonic()) > 0:
-                    await asyncio.wait_for(watched(), left)
+                    await asyncio.wait_for(watch_reads(), left)
             except asyncio.TimeoutError:
                 return
 
@@ -59,11 +59,11 @@ class Lingering:
                 await send(message)
                 return
             await send({**message, "more_body": True})
-            await drained()
+            await drain()
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
         await (
-            self.app(scope, watched, lingering)
+            self.app(scope, watch_reads, lingering)
             if scope["type"] == "http" and unread
             else self.app(scope, receive, send)
         )

@@ -13,11 +13,12 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from encryptedstats import cluster
-from encryptedstats.cluster.jobs import StoredJob, listed_table
+from encryptedstats.cluster.jobs import StoredJob, read_table
 from encryptedstats.cluster.planning import plan_question
 from encryptedstats.cluster.queues import Sheet
 from encryptedstats.errors import ArgumentError, EncryptedStatsError, Failure
 from encryptedstats.service.contents import read_whole
+from encryptedstats.spotcheck import Challenge
 from encryptedstats.storage.files import read_regular
 from encryptedstats.storage.objects import read_object
 from encryptedstats.tables import Question
@@ -30,30 +31,32 @@ from encryptedstats.tables.questions.folds import Folds
 from encryptedstats.tables.questions.parameters import described_parameters
 from encryptedstats.tables.questions.question import (
     RESULT_KIND,
-    known_questions,
+    load_all_questions,
     plain,
     question_class,
 )
 
 #: What may be raised where somebody else wrote the parameters.
 _REFUSED: Final = (EncryptedStatsError, FileNotFoundError, NotImplementedError, *IMPOSSIBLE)
-FIT, ASK, PREDICT, COMBINE, DRAW = KINDS = ("fit", "ask", "predict", "combine", "draw")
+FIT, ASK, PREDICT, COMBINE, DRAW, RESPOND = KINDS = (
+    "fit", "ask", "predict", "combine", "draw", "respond",
+)  # fmt: skip
 
 
-def submitted(asked: Mapping[str, Any], plan: bool = True) -> dict[str, Any]:
+def submit_job(asked: Mapping[str, Any], plan: bool = True) -> dict[str, Any]:
     """Put a job into the queue: its sheet and what it is expected to take; or why not."""
     try:
         job = _submit(asked)
-        planned = _planned(asked) if plan and asked["kind"] in (FIT, ASK) else None
+        planned = _plan_facts(asked) if plan and asked["kind"] in (FIT, ASK) else None
         return {"sheet": asdict(Sheet.of(job)), "plan": planned}
     except _REFUSED as error:
         return {"refused": vars(_failure(error, asked))}
 
 
-def planned(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What a fit or a question would take here; or why it cannot be done."""
+def plan_job(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the cost of a fit or a question, or why it cannot be computed."""
     try:
-        return {"plan": _planned(asked)}
+        return {"plan": _plan_facts(asked)}
     except _REFUSED as error:
         return {"refused": vars(_failure(error, asked))}
 
@@ -79,10 +82,10 @@ def _failure(error: Exception, asked: Mapping[str, Any]) -> Failure:
     )
 
 
-def listed_questions() -> dict[str, Any]:
+def list_questions() -> dict[str, Any]:
     """Return every question that can be asked here, as the service lists it."""
     found = []
-    for name, question in sorted(known_questions().items()):
+    for name, question in sorted(load_all_questions().items()):
         if question is Folds:
             continue
         said = {one: text.replace("``", "") for one, text in described_parameters(question).items()}
@@ -106,7 +109,7 @@ def _question(asked: Mapping[str, Any]) -> Question:
         if one.default is not inspect.Parameter.empty
     }
     question = known._from_parameters({**defaults, **asked["params"]})
-    if question._settled() is not question:
+    if question._fix_seed() is not question:
         raise ArgumentError(
             f"the {question.name} leaves something to chance: give it a seed, so that asking "
             "twice asks the same",
@@ -116,10 +119,10 @@ def _question(asked: Mapping[str, Any]) -> Question:
 
 
 def _of_table(asked: Mapping[str, Any]) -> tuple[Question, TableFacts, tuple[BlockEntry, ...]]:
-    """A question and the table that it is asked of, as its manifest says it is; refused before a
+    """Return a question and the table of its manifest; refused before a
     circuit grows too large.
     """
-    facts, entries = listed_table(
+    facts, entries = read_table(
         read_object(asked["manifest"], limit=MAX_MANIFEST_BYTES), "the manifest"
     )
     question = _question(asked).in_ids(facts.schema)
@@ -151,6 +154,16 @@ def _submit(asked: Mapping[str, Any]) -> StoredJob:
         return cluster.submit_prediction(
             asked["answers"][0], table, out, output=asked.get("output"), **places, **cut
         )
+    if asked["kind"] == RESPOND:
+        question, facts, entries = _of_table(asked)
+        challenge = Challenge(
+            facts.key_id,
+            facts.parameters.fingerprint,
+            tuple(entry.id for entry in entries),
+            asked["weight_bits"],
+            tuple(bytes.fromhex(seed) for seed in asked["seeds"]),
+        )
+        return cluster.submit_response(question, challenge, table, out, **places)
     if asked["kind"] == DRAW:
         return cluster.submit_drawing(asked["answers"][0], table, out, **places)
     return cluster.submit_combination(
@@ -158,6 +171,6 @@ def _submit(asked: Mapping[str, Any]) -> StoredJob:
     )
 
 
-def _planned(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _plan_facts(asked: Mapping[str, Any]) -> dict[str, Any]:
     question, facts, entries = _of_table(asked)
     return plan_question(question, facts, [entry.rows for entry in entries])

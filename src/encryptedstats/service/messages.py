@@ -14,12 +14,12 @@ HEX32: Final = "^[0-9a-f]{32}$"
 Sha256Text = Annotated[str, Field(pattern=HEX64)]
 Named = Annotated[str, Field(pattern="^(job:[0-9a-f]{32}|object:[0-9a-f]{64})$")]
 State = Literal["queued", "running", "done", "failed", "cancelled"]
-JobKind = Literal["fit", "ask", "predict", "combine", "draw"]
+JobKind = Literal["fit", "ask", "predict", "combine", "draw", "respond"]
 _TABLE: Final = "3f" * 32
 _JOB: Final = "9c1d2e3f405162738495a6b7c8d9eafb"
 
 
-class Request(BaseModel):
+class StrictRequest(BaseModel):
     """A body that a client sends."""
 
     model_config = ConfigDict(extra="forbid")
@@ -63,7 +63,7 @@ class Offers(Reply):
     version: str = Field(examples=["0.3.0"])
     devices: list[str] = Field(description="What computes here.", examples=[["native", "seal"]])
     cores: int = Field(examples=[16])
-    jobs: list[JobKind] = Field(examples=[["fit", "ask", "predict", "combine", "draw"]])
+    jobs: list[JobKind] = Field(examples=[["fit", "ask", "predict", "combine", "draw", "respond"]])
     object_bytes: int = Field(description="The largest object that is taken.")
     quota_bytes: int = Field(description="All that this owner may store.")
     used_bytes: int = Field(description="What she has stored.")
@@ -72,13 +72,13 @@ class Offers(Reply):
     presigned: bool = Field(description="Whether objects can be uploaded straight to the storage.")
 
 
-class Names(Request):
+class Names(StrictRequest):
     """Names of objects."""
 
     sha256: list[Sha256Text] = Field(max_length=100_000, examples=[[_TABLE]])
 
 
-class TableRequest(Request):
+class TableRequest(StrictRequest):
     """The objects that a table is put together from."""
 
     keys: Sha256Text = Field(
@@ -97,7 +97,7 @@ class TableReply(Reply):
     key_id: str = Field(examples=["367282de957d36b5dd3478b65ea82f49"])
 
 
-class _JobRequest(Request):
+class _JobRequest(StrictRequest):
     table: Sha256Text = Field(description="The table.", examples=[_TABLE])
 
 
@@ -159,18 +159,38 @@ class CombineRequest(_JobRequest):
     )
 
 
+class RespondRequest(_JobRequest):
+    """Answer a spot check: random combinations of the sums behind the totals of a question."""
+
+    kind: Literal["respond"]
+    question: str = Field(max_length=200, description="What was asked.", examples=["counts"])
+    params: dict[str, Any] = Field(
+        description="Its parameters, as it was asked.", examples=[{"variables": [0, -1]}]
+    )
+    seeds: list[Sha256Text] = Field(
+        min_length=1,
+        max_length=64,
+        description="One for the weights of each combination.",
+        examples=[["5e" * 32]],
+    )
+    weight_bits: int = Field(ge=1, le=16, description="Weights are from 1 to 2^weight_bits.")
+
+
 JobRequest = Annotated[
-    AskRequest | PredictRequest | DrawRequest | CombineRequest, Field(discriminator="kind")
+    AskRequest | PredictRequest | DrawRequest | CombineRequest | RespondRequest,
+    Field(discriminator="kind"),
 ]
 
 
-def asked_of(request: BaseModel) -> dict[str, Any]:
-    """Return what a request says, without what is left at its default: equal requests are one job."""
+def request_fields(request: BaseModel) -> dict[str, Any]:
+    """Return what a request says, without what is left at its default: equal requests
+    are one job.
+    """
     said = request.model_dump(exclude_none=True, exclude_defaults=True)
     return {name: value for name, value in said.items() if value != []}
 
 
-class Plan(Reply):
+class JobPlan(Reply):
     """What a question would take."""
 
     core_seconds: float = Field(description="Of one core, by what this machine has measured.")
@@ -203,7 +223,7 @@ class JobReply(Reply):
     rows_done: int
     workers: int = Field(description="How many are at it now.")
     core_seconds: float = Field(description="That it has taken so far.")
-    plan: Plan | None = Field(
+    plan: JobPlan | None = Field(
         description="What it was expected to take, by what this machine has measured."
     )
     failures: list[JobFailure]

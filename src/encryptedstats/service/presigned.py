@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from typing import Any, Final
 
-from encryptedstats.service.door import Door, Incoming, Place
+from encryptedstats.service.door import Door, Incoming, OwnerPlace
 from encryptedstats.service.refusals import Refusal, missing
 from encryptedstats.storage.objects import FsspecStore
 
@@ -31,8 +31,8 @@ class Presigner:
             ("s3://", "s3a://")
         )
 
-    def sign(self, place: Place, sha256: str, size: int, quota: int) -> dict[str, Any]:
-        """An address that takes so many bytes."""
+    def sign(self, place: OwnerPlace, sha256: str, size: int, quota: int) -> dict[str, Any]:
+        """Return an address that takes an object of ``size`` bytes."""
         store = self._door.store
         if not self.is_possible or not isinstance(store, FsspecStore):
             raise Refusal(
@@ -47,7 +47,7 @@ class Presigner:
         url = store.presign(place.of("incoming", upload), _SECONDS, size)
         return {"upload": upload, "url": url, "seconds": _SECONDS}
 
-    def take(self, place: Place, sha256: str, upload: str, quota: int) -> int:
+    def take(self, place: OwnerPlace, sha256: str, upload: str, quota: int) -> int:
         """Make an object of an upload, if its hash is the name: its bytes."""
         if (
             not self.is_possible

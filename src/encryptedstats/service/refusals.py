@@ -36,14 +36,16 @@ class Refusal(Exception):
         return f"{self.what}: {self.why}. {self.cure}"
 
     def body(self) -> dict[str, str]:
-        """What is sent."""
+        """Return the body of the answer."""
         body = {"what": self.what, "why": self.why, "cure": self.cure}
         known = {"error": self.failure.error, "code": self.failure.code}
         return body | {name: value for name, value in known.items() if value}
 
 
 def missing(what: str) -> Refusal:
-    """What is not there. That of another owner looks the same: nobody learns that it exists."""
+    """Refuse what is not stored. What another owner has looks the same: nobody learns that it
+    exists.
+    """
     return Refusal(
         404,
         f"no such {what}",

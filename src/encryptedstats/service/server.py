@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -28,6 +29,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 
 from encryptedstats.circuits.devices import present
 from encryptedstats.errors import StorageError
@@ -36,7 +38,7 @@ from encryptedstats.pages import SecurityHeaders
 from encryptedstats.service import messages
 from encryptedstats.service.audit import Log
 from encryptedstats.service.bodies import AsciiJSON, Bounded, Pace, answer_to
-from encryptedstats.service.door import PART_BYTES, Door, Incoming, Place
+from encryptedstats.service.door import PART_BYTES, Door, Incoming, OwnerPlace
 from encryptedstats.service.jobs import ENDED, Jobs, Record
 from encryptedstats.service.limits import Limits, Rate, too_many
 from encryptedstats.service.lingering import Lingering
@@ -109,7 +111,9 @@ class Service:
         )
 
     def holder(self, token: str, address: str, role: str) -> Holder:
-        """Whose a token is; refused where it is nobody's, of another role, or asks too often."""
+        """Return the holder of a token. Refuse unknown tokens, another role, and too
+        many requests.
+        """
         # The token comes first: a good one is accepted from an address where others guess.
         holder = self.tokens.holder(token) if token else None
         if holder is None:
@@ -121,8 +125,8 @@ class Service:
                 401,
                 "the token",
                 "it is missing, mistyped, expired or revoked",
-                "send it as 'Authorization: Bearer TOKEN'; whoever runs the worker makes one with "
-                "'worker token STORAGE add NAME'",
+                "send it as 'Authorization: Bearer TOKEN'; the person who runs the worker makes "
+                "one with 'worker token STORAGE add NAME'",
                 {"WWW-Authenticate": "Bearer"},
             )
         if holder.role != role:
@@ -160,21 +164,21 @@ DESCRIPTION: Final = (
     "open.",
 )
 _TEXTS: Final[dict[int, str]] = {
-    206: "The bytes from the one on that was asked for.",
-    400: "The body is longer than it said.",
-    401: "No good token.",
-    403: "The token is one of another role.",
-    404: "Nothing of that name is hers.",
+    206: "The requested bytes.",
+    400: "The body is longer than it said, or cannot be parsed.",
+    401: "The token is missing, unknown, expired or revoked.",
+    403: "The token has another role.",
+    404: "The owner has nothing of that name.",
     408: "The body came too slowly.",
-    409: "Not in this state.",
+    409: "Not possible in this state.",
     411: "The length is missing.",
     413: "The body is too large, or the quota is used up.",
     416: "There are no such bytes.",
-    422: "What was sent cannot be.",
+    422: "The request is not valid.",
     429: "Too many requests: see Retry-After.",
     503: "The worker is busy, or its storage does not answer: see Retry-After.",
 }
-_BODY: Final = (408, 413)  # of requests with a body
+_BODY: Final = (400, 408, 413)  # of requests with a body
 _OCTETS: Final[dict[str, Any]] = {
     "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
 }
@@ -207,7 +211,7 @@ Range = Annotated[
 
 
 def make_app(settings: Settings) -> FastAPI:
-    """The application of a server. It may be made any number of times over one storage."""
+    """Make the application of a server. Several may share one storage."""
     service = Service.of(settings)
 
     @asynccontextmanager
@@ -231,6 +235,7 @@ def make_app(settings: Settings) -> FastAPI:
         redoc_url=None,
         openapi_url="/openapi.json",
         default_response_class=AsciiJSON,
+        generate_unique_id_function=lambda route: route.name,  # what generated clients call it
     )
     app.state.service = service
     app.add_middleware(Bounded, limits=settings.limits)
@@ -246,10 +251,10 @@ def make_app(settings: Settings) -> FastAPI:
 
 
 def _add_handlers(app: FastAPI) -> None:
-    """Every refusal in the same words, whoever finds it."""
+    """Answer every refusal in the same form."""
 
     @app.exception_handler(Refusal)
-    async def refused(request: Request, error: Refusal) -> JSONResponse:
+    async def answer_refusal(request: Request, error: Refusal) -> JSONResponse:
         return answer_to(error)
 
     @app.exception_handler(RequestValidationError)
@@ -269,7 +274,10 @@ def _add_handlers(app: FastAPI) -> None:
         refusal = Refusal(
             error.status_code, "the request", str(error.detail), "see /docs for what can be asked"
         )
-        return AsciiJSON(refusal.body(), refusal.status, headers=error.headers)
+        headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = ", ".join(_methods_of(app, request.url.path))
+        return AsciiJSON(refusal.body(), refusal.status, headers=headers)
 
     @app.exception_handler(StorageError)
     async def storage(request: Request, error: StorageError) -> JSONResponse:
@@ -286,9 +294,15 @@ def _add_handlers(app: FastAPI) -> None:
             500,
             "the request",
             "a mistake of the server, or its disk is full",
-            "tell whoever runs the worker",
+            "tell the person who runs the worker",
         )
         return JSONResponse(refusal.body(), 500)
+
+
+def _methods_of(app: FastAPI, path: str) -> list[str]:
+    """Return the methods of all routes of a path."""
+    routes = [one for one in app.routes if isinstance(one, Route) and one.path_regex.match(path)]
+    return sorted({method for one in routes for method in one.methods or ()})
 
 
 def _owner_of(service: Service) -> Callable[..., Holder]:
@@ -297,15 +311,15 @@ def _owner_of(service: Service) -> Callable[..., Holder]:
     )
 
     def holder(
-        request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+        request: Request, sent: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
     ) -> Holder:
-        return service.holder(given.credentials if given else "", address_of(request), OWNER)
+        return service.holder(sent.credentials if sent else "", address_of(request), OWNER)
 
     return holder
 
 
 def address_of(request: Request) -> str:
-    """Who is at the other end, as far as the connection says."""
+    """Return the address of the client, as far as the connection says."""
     return request.client.host if request.client else "?"
 
 
@@ -335,7 +349,7 @@ def _add_objects(app: FastAPI, service: Service) -> None:
             version=service.settings.version,
             devices=present(),
             cores=cores(),
-            jobs=["fit", "ask", "predict", "combine", "draw"],
+            jobs=["fit", "ask", "predict", "combine", "draw", "respond"],
             object_bytes=limits.object_bytes,
             quota_bytes=quota(holder),
             used_bytes=door.usage.of(holder.owner),
@@ -361,8 +375,8 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         responses=_refusals(*_BODY),
     )
     def missing_objects(names: messages.Names, holder: Owner) -> messages.Names:
-        """Of the names that are sent, those that are not stored: an upload goes on with these."""
-        return messages.Names(sha256=door.missing(Place(store, holder.owner), names.sha256))
+        """Return which of the names are not stored: an upload goes on with these."""
+        return messages.Names(sha256=door.missing(OwnerPlace(store, holder.owner), names.sha256))
 
     @app.head(
         "/v1/objects/{sha256}",
@@ -373,7 +387,7 @@ def _add_objects(app: FastAPI, service: Service) -> None:
     )
     def head_object(sha256: Sha256, holder: Owner) -> Response:
         """Its length, without its bytes."""
-        size = door.size(Place(store, holder.owner), "objects", sha256)
+        size = door.size(OwnerPlace(store, holder.owner), "objects", sha256)
         return Response(headers={"Content-Length": str(size), "ETag": f'"{sha256}"'})
 
     @app.get(
@@ -387,7 +401,7 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         sha256: Sha256, holder: Owner, range: Annotated[str | None, Header()] = None
     ) -> Response:
         """Whole, or from a byte on: `Range: bytes=1000-`."""
-        response = _sent(service, Place(store, holder.owner), "objects", sha256, range)
+        response = _stream(service, OwnerPlace(store, holder.owner), "objects", sha256, range)
         sent = int(response.headers["content-length"])
         log.add(holder.owner, "get object", name=holder.name, object=sha256, bytes=sent)
         return response
@@ -398,11 +412,11 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         summary="Upload an object",
         response_class=Response,
         status_code=201,
-        responses=_refusals(400, 411, *_BODY),
+        responses=_refusals(411, *_BODY),
         openapi_extra={"requestBody": {"content": _OCTETS, "required": True}},
     )
     async def put_object(sha256: Sha256, request: Request, holder: Owner) -> Response:
-        """The bytes of an encrypted table's block, its manifest, public keys, or an encrypted
+        """Store the bytes of an encrypted table's block, its manifest, public keys, or an encrypted
         answer.
 
         What has another hash than its name is refused and leaves nothing; so is a secret key. To
@@ -411,7 +425,7 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         length = request.headers.get("content-length", "")
         if not length.isdigit():
             raise Refusal(411, "the upload", "it does not say its length", "send a Content-Length")
-        place, size = Place(store, holder.owner), int(length)
+        place, size = OwnerPlace(store, holder.owner), int(length)
         there = await run_in_threadpool(place.has, "objects", sha256)
         held = secrets.token_hex()
         door.check_size(sha256, size)
@@ -445,7 +459,7 @@ def _add_objects(app: FastAPI, service: Service) -> None:
     )
     def delete_object(sha256: Sha256, holder: Owner) -> Response:
         """Tables that were made from it stay, and still count towards the quota."""
-        size = door.delete(Place(store, holder.owner), "objects", sha256)
+        size = door.delete(OwnerPlace(store, holder.owner), "objects", sha256)
         log.add(holder.owner, "delete object", name=holder.name, object=sha256, bytes=size)
         return Response(status_code=204)
 
@@ -453,16 +467,16 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         "/v1/objects/{sha256}/presigned",
         tags=["objects"],
         summary="Upload straight to the storage",
-        responses=_refusals(409, 413),
+        responses=_refusals(404, 409, 413),
     )
     def presign(
         sha256: Sha256, bytes: Annotated[int, Query(ge=1)], holder: Owner
     ) -> messages.Presigned:
-        """Where storage is S3: an address that takes the bytes, without going through
+        """Return an address, if storage is S3, that takes the bytes, without going through
         this server.
         """
         return messages.Presigned(
-            **service.presigner.sign(Place(store, holder.owner), sha256, bytes, quota(holder))
+            **service.presigner.sign(OwnerPlace(store, holder.owner), sha256, bytes, quota(holder))
         )
 
     @app.post(
@@ -473,9 +487,11 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         status_code=201,
         responses=_refusals(404, 413),
     )
-    def arrived(sha256: Sha256, upload: str, holder: Owner) -> Response:
+    def note_arrival(sha256: Sha256, upload: str, holder: Owner) -> Response:
         """Its hash is checked now: what has another one is removed."""
-        size = service.presigner.take(Place(store, holder.owner), sha256, upload, quota(holder))
+        size = service.presigner.take(
+            OwnerPlace(store, holder.owner), sha256, upload, quota(holder)
+        )
         log.add(
             holder.owner, "put object", name=holder.name, object=sha256, bytes=size, presigned=True
         )
@@ -494,7 +510,7 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         """From its manifest, whose name it has, the blocks that the manifest lists, and public
         keys: all of them objects.
         """
-        place = Place(store, holder.owner)
+        place = OwnerPlace(store, holder.owner)
         door.make_table(place, sha256, request.keys, quota(holder))
         log.add(holder.owner, "put table", name=holder.name, table=sha256)
         return _table_facts(service, place, sha256)
@@ -507,7 +523,7 @@ def _add_objects(app: FastAPI, service: Service) -> None:
     )
     def get_table(sha256: Sha256, holder: Owner) -> messages.TableReply:
         """Sizes, and whose it is."""
-        return _table_facts(service, Place(store, holder.owner), sha256)
+        return _table_facts(service, OwnerPlace(store, holder.owner), sha256)
 
     @app.delete(
         "/v1/tables/{sha256}",
@@ -519,12 +535,12 @@ def _add_objects(app: FastAPI, service: Service) -> None:
     )
     def delete_table(sha256: Sha256, holder: Owner) -> Response:
         """And the objects that it was made from. Jobs that are under way on it will fail."""
-        freed = door.delete_table(Place(store, holder.owner), sha256)
+        freed = door.delete_table(OwnerPlace(store, holder.owner), sha256)
         log.add(holder.owner, "delete table", name=holder.name, table=sha256, bytes=freed)
         return Response(status_code=204)
 
 
-def _table_facts(service: Service, place: Place, sha256: str) -> messages.TableReply:
+def _table_facts(service: Service, place: OwnerPlace, sha256: str) -> messages.TableReply:
     facts, entries = service.door.table(place, sha256)
     return messages.TableReply(
         table=sha256,
@@ -540,8 +556,8 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
     jobs, log, store = service.jobs, service.log, service.store
     Owner = Annotated[Holder, Depends(_owner_of(service))]
 
-    def found(job_id: str, holder: Holder) -> tuple[Place, Record]:
-        place = Place(store, holder.owner)
+    def found(job_id: str, holder: Holder) -> tuple[OwnerPlace, Record]:
+        place = OwnerPlace(store, holder.owner)
         return place, jobs.record(place, job_id)
 
     @app.post(
@@ -559,8 +575,8 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
         """
 
         def submit() -> messages.JobReply:
-            place = Place(store, holder.owner)
-            record = jobs.submit(place, messages.asked_of(request))
+            place = OwnerPlace(store, holder.owner)
+            record = jobs.submit(place, messages.request_fields(request))
             log.add(
                 holder.owner,
                 "submit",
@@ -580,23 +596,25 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
         summary="What a computation would take",
         responses=_refusals(404, *_BODY),
     )
-    async def post_plan(request: messages.AskRequest, holder: Owner) -> messages.Plan:
-        """Of fit and ask: seconds of one core by what this machine has measured, products, and
+    async def post_plan(request: messages.AskRequest, holder: Owner) -> messages.JobPlan:
+        """Plan fit and ask: seconds of one core by what this machine has measured, products, and
         bytes of the answer.
 
         Of the table, its manifest is enough: it can be planned before the blocks are sent.
         """
         async with service.turns.take(holder.owner):
-            asked = messages.asked_of(request)
-            found = await run_in_threadpool(lambda: jobs.plan(Place(store, holder.owner), asked))
-            return messages.Plan(**found)
+            asked = messages.request_fields(request)
+            found = await run_in_threadpool(
+                lambda: jobs.plan(OwnerPlace(store, holder.owner), asked)
+            )
+            return messages.JobPlan(**found)
 
     @app.get(
         "/v1/jobs", tags=["jobs"], summary="The jobs of the token's owner", responses=_refusals()
     )
     def get_jobs(holder: Owner) -> messages.JobList:
-        """The latest first."""
-        place = Place(store, holder.owner)
+        """List jobs, the latest first."""
+        place = OwnerPlace(store, holder.owner)
         return messages.JobList(
             jobs=[messages.JobReply(**jobs.status(place, record)) for record in jobs.records(place)]
         )
@@ -650,7 +668,7 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
     def result(
         job_id: JobId, holder: Owner, range: Annotated[str | None, Header()] = None
     ) -> Response:
-        """A file that the owner of the key opens. Whole, or from a byte on: `Range:
+        """Return a file that the owner of the key opens. Whole, or from a byte on: `Range:
         bytes=1000-`.
         """
         place, record = found(job_id, holder)
@@ -662,7 +680,7 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
                 f"the job is {state}",
                 "wait until it is done",
             )
-        response = _sent(service, place, "results", job_id, range)
+        response = _stream(service, place, "results", job_id, range)
         log.add(
             holder.owner,
             "get result",
@@ -692,7 +710,7 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
 
 
 async def _receive(request: Request, incoming: Incoming, limits: Limits) -> None:
-    """A body into its file, in pieces of a megabyte; one that stands still or crawls is
+    """Receive a body into its file, in pieces of a megabyte; one that stands still or crawls is
     given up.
     """
     pace, buffered = Pace(f"the object {incoming.sha256[:12]}", limits), bytearray()
@@ -711,7 +729,9 @@ async def _receive(request: Request, incoming: Incoming, limits: Limits) -> None
         await run_in_threadpool(incoming.feed, bytes(buffered))
 
 
-def _sent(service: Service, place: Place, what: str, name: str, wanted: str | None) -> Response:
+def _stream(
+    service: Service, place: OwnerPlace, what: str, name: str, wanted: str | None
+) -> Response:
     size = service.door.size(place, what, name)
     start = _start_of(wanted, size)
     headers = {"Content-Length": str(size - start), "Accept-Ranges": "bytes"}
@@ -734,7 +754,7 @@ def _start_of(wanted: str | None, size: int) -> int:
     return start
 
 
-async def _events(jobs: Jobs, place: Place, record: Record) -> AsyncIterator[str]:
+async def _events(jobs: Jobs, place: OwnerPlace, record: Record) -> AsyncIterator[str]:
     last, said = "", time.monotonic()
     while True:
         try:

@@ -29,7 +29,7 @@ class Sessions:
         self._store, self._tokens = store, tokens
 
     def begin(self, holder: Holder) -> str:
-        """A new session: what the cookie holds."""
+        """Begin a session and return the value of its cookie."""
         self._tidy()
         value = secrets.token_urlsafe(32)
         record = {"token": holder.sha256, "until": time.time() + SECONDS}

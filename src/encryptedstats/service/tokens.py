@@ -83,8 +83,8 @@ def add(
     quota_bytes: int | None = None,
     days: float | None = None,
 ) -> tuple[str, Holder]:
-    """A new token, which is shown now and never again, and whose it is. A second one of a name is
-    the same owner's. It is good for so many days, or until it is revoked.
+    """Make a token and return it with its holder. It is never shown again. A second token of a name
+    is the same owner's. It is accepted for some days, or until it is revoked.
     """
     if not name.strip() or len(name) > _MAX_NAME or not name.isprintable():
         raise ArgumentError(

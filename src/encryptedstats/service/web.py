@@ -1,5 +1,5 @@
-"""The worker's page, for whoever runs it: jobs, storage, the audit log, and what this machine sees
-of a table. Nothing to change.
+"""The worker's page, for the person who runs it: jobs, storage, the audit log, and what this
+machine sees of a table. Nothing to change.
 
 It is read with an operator's token, which a form takes once; then a cookie that no script reads and
 no other site sends. Forms are taken from this page alone.
@@ -10,7 +10,6 @@ FastAPI reads annotations while functions are made, so that they are not put off
 import json
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from itertools import groupby
 from typing import Annotated, Any, Final
 from urllib.parse import parse_qs
 
@@ -23,7 +22,7 @@ from starlette.concurrency import run_in_threadpool
 from encryptedstats import machine, pages
 from encryptedstats.circuits.devices import present
 from encryptedstats.machine import cores
-from encryptedstats.service.door import Place
+from encryptedstats.service.door import OwnerPlace
 from encryptedstats.service.refusals import Refusal
 from encryptedstats.service.server import DESCRIPTION, Service, address_of
 from encryptedstats.service.sessions import COOKIE, SECONDS, Sessions
@@ -45,18 +44,18 @@ _CHIPS: Final = {
 
 
 class _LoginNeeded(Exception):
-    """Who asks for a page has not shown a token."""
+    """No valid session came with a request for a page."""
 
 
 def add_pages(app: FastAPI, service: Service) -> None:
-    """The pages of a server."""
+    """Add the pages of a server."""
     sessions = Sessions(service.store, service.tokens)
     templates = pages.environment("encryptedstats.service", "worker")
-    templates.filters["marked"] = _marked
+    templates.filters["marked"] = _mark_code
     templates.globals |= {"version": service.settings.version, "chips": _CHIPS}
     app.include_router(pages.static_files())
 
-    def shown(name: str, status: int = 200, **values: Any) -> HTMLResponse:
+    def render(name: str, status: int = 200, **values: Any) -> HTMLResponse:
         return HTMLResponse(templates.get_template(name).render(**values), status)
 
     def operator(request: Request) -> Holder:
@@ -73,7 +72,7 @@ def add_pages(app: FastAPI, service: Service) -> None:
             "hx-request"
         ):  # a part of a page that is open: the whole page is to go to the form
             return Response(status_code=204, headers={"HX-Redirect": "/"})
-        return shown("login.html", error="")
+        return render("login.html", error="")
 
     @app.post("/login", include_in_schema=False)
     async def login(request: Request) -> Response:
@@ -81,7 +80,7 @@ def add_pages(app: FastAPI, service: Service) -> None:
         try:
             holder = await run_in_threadpool(service.holder, token, address_of(request), OPERATOR)
         except Refusal as refusal:
-            return shown("login.html", refusal.status, error=f"{refusal.what}: {refusal.why}.")
+            return render("login.html", refusal.status, error=f"{refusal.what}: {refusal.why}.")
         value = await run_in_threadpool(sessions.begin, holder)
         await run_in_threadpool(lambda: service.log.add(holder.owner, "login", name=holder.name))
         response = RedirectResponse("/", 303)
@@ -106,16 +105,16 @@ def add_pages(app: FastAPI, service: Service) -> None:
     @app.get("/", include_in_schema=False)
     def overview(holder: Operator, state: str = "", owner: str = "") -> Response:
         facts: dict[str, Any] = {**_jobs_facts(service, state, owner), **_machine_facts()}
-        return shown("overview.html", holder=holder, here="jobs", **facts)
+        return render("overview.html", holder=holder, here="jobs", **facts)
 
     @app.get("/parts/jobs", include_in_schema=False)
     def jobs_part(holder: Operator, state: str = "", owner: str = "") -> Response:
-        return shown("jobs.html", **_jobs_facts(service, state, owner))
+        return render("jobs.html", **_jobs_facts(service, state, owner))
 
     @app.get("/storage", include_in_schema=False)
     def storage(holder: Operator) -> Response:
         stored, listed = _stored_facts(service), holders(service.store)
-        return shown("storage.html", holder=holder, here="storage", owners=stored, tokens=listed)
+        return render("storage.html", holder=holder, here="storage", owners=stored, tokens=listed)
 
     @app.get("/seen/{owner}/{table}", include_in_schema=False)
     def seen(
@@ -123,7 +122,7 @@ def add_pages(app: FastAPI, service: Service) -> None:
         table: Annotated[str, InPath(pattern="^[0-9a-f]{64}$")],
         holder: Operator,
     ) -> Response:
-        place = Place(service.store, owner)
+        place = OwnerPlace(service.store, owner)
         facts, entries = service.door.table(place, table)
         blocks = service.door.seen(place, table, _SHOWN_BLOCKS)
         size = sum(entry.bytes for entry in entries)
@@ -137,13 +136,13 @@ def add_pages(app: FastAPI, service: Service) -> None:
             "bytes": size,
             "rows": rows,
         }
-        return shown(
+        return render(
             "seen.html", holder=holder, here="storage", facts=facts, last=DIGEST_BYTES, **known
         )
 
     @app.get("/audit", include_in_schema=False)
     def audit(holder: Operator) -> Response:
-        return shown(
+        return render(
             "audit.html",
             holder=holder,
             here="audit",
@@ -162,19 +161,19 @@ def add_pages(app: FastAPI, service: Service) -> None:
     def docs(request: Request) -> Response:
         found = sessions.holder(request.cookies.get(COOKIE, ""))
         intro, *steps = DESCRIPTION
-        calls = [
-            (tag, list(group))
-            for tag, group in groupby(_calls(app.openapi()), lambda call: call["tag"])
-        ]
-        return shown("docs.html", holder=found, here="docs", intro=intro, steps=steps, calls=calls)
+        calls: dict[str, list[dict[str, Any]]] = {}
+        for call in _calls(app.openapi()):
+            calls.setdefault(call["tag"], []).append(call)
+        shown: dict[str, Any] = {"intro": intro, "steps": steps, "calls": calls.items()}
+        return render("docs.html", holder=found, here="docs", **shown)
 
 
-#: What of a line is said elsewhere, or for machines only.
+#: Fields of a line that are shown elsewhere, or are for machines only.
 _HIDDEN: Final = ("when", "who", "what", "name", "before", "bytes")
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """What a form of this very page sends; that of another page is refused."""
+    """Read a form that was sent from this very page. Refuse one from another page."""
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
     # Pages here have no referrer, so that browsers send the origin "null": what they say of the
@@ -193,7 +192,7 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 def _owners(service: Service) -> dict[str, str]:
-    """What the operator calls each owner."""
+    """Return the name that the operator gave each owner."""
     return {holder.owner: holder.name for holder in holders(service.store) if holder.role == OWNER}
 
 
@@ -203,7 +202,7 @@ def _jobs_facts(service: Service, state: str, owner: str) -> dict[str, Any]:
     used = 0
     owners = _owners(service)
     for number, name in owners.items():
-        place = Place(service.store, number)
+        place = OwnerPlace(service.store, number)
         used += service.door.usage.of(number)
         found += [
             {**service.jobs.status(place, record), "owner": name}
@@ -241,7 +240,7 @@ def _machine_facts() -> dict[str, Any]:
 
 
 def _stored_facts(service: Service) -> list[dict[str, Any]]:
-    """What every owner has stored: by tables, and in all."""
+    """Return what every owner has stored: by tables, and in all."""
     names = _owners(service)
     found: dict[str, dict[str, Any]] = {}
     for path, size in service.store.sizes("owners").items():
@@ -271,7 +270,7 @@ def _log_lines(service: Service) -> Iterator[bytes]:
 
 
 def _calls(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What can be asked, from the OpenAPI document, for people to read."""
+    """Yield the calls of the OpenAPI document for people to read."""
     schemas = document.get("components", {}).get("schemas", {})
     for path, methods in document["paths"].items():
         for method, call in methods.items():
@@ -310,8 +309,8 @@ def _example(body: dict[str, Any]) -> str:
     return json.dumps(found) if found else ""
 
 
-def _marked(text: str) -> Markup:
-    """A text with what stands between backticks as code; all of it escaped."""
+def _mark_code(text: str) -> Markup:
+    """Escape a text, and mark what stands between backticks as code."""
     parts = text.split("`")
     return Markup("").join(
         Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(parts)

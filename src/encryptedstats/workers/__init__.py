@@ -1,7 +1,7 @@
-"""One door to all places that compute: ``es.connect`` returns a :class:`Worker`, with the same
-methods, arguments, errors and progress wherever it is.
+"""Connect to any place that computes: ``es.connect`` returns a :class:`Worker`.
 
-Imports the service and the cluster, and what is below, when a place needs them.
+All workers have the same methods, arguments, errors and progress. The service and the cluster are
+imported when a place needs them.
 """
 
 from __future__ import annotations
@@ -38,25 +38,26 @@ def connect(
     token_file: str | os.PathLike[str] | None = None,
     patience: float | None = None,
 ) -> Worker:
-    """Connect to a place that computes on encrypted tables. All places are asked alike.
+    """Connect to a worker, which computes on encrypted tables.
 
     Parameters
     ----------
     place : str
-        ``"local"``, this process; ``"dask://host:port"``, a Dask scheduler, or ``"dask://local"``
-        for a cluster of processes that is started here, each with a shared folder behind a slash if
-        jobs are not to lie beside the tables; ``"queue://"`` and a folder or bucket, where
-        ``encryptedstats worker run`` works; or ``"https://host"``, where ``encryptedstats worker
-        serve`` runs (plain http only to this machine itself).
+        ``"local"`` for this process; ``"dask://host:port"`` for a Dask scheduler;
+        ``"dask://local"`` for a new cluster of processes on this machine; ``"queue://"`` and a
+        folder or bucket, where ``encryptedstats worker run`` works; or ``"https://host"``, where
+        ``encryptedstats worker serve`` runs (plain http only to this machine). A Dask address may
+        end with ``/`` and a shared folder for jobs, which otherwise lie next to the tables.
     token : str, optional
-        Of a service; whoever runs it gives it. By default it is in a file that ``token_file`` or
-        ``ENCRYPTEDSTATS_TOKEN_FILE`` names, of mode 0600, or in ``ENCRYPTEDSTATS_TOKEN``.
+        The token that the administrator of a service gave you. By default it is read from the file
+        of mode 0600 that ``token_file`` or ``ENCRYPTEDSTATS_TOKEN_FILE`` names, or from
+        ``ENCRYPTEDSTATS_TOKEN``.
     pin : str, optional
-        ``"sha256:..."``, the SHA-256 of the certificate of a service: then that one is taken,
-        whoever signed it, and no other. By default ``ENCRYPTEDSTATS_PIN``.
+        ``"sha256:..."``, the SHA-256 of the certificate of a service; only this certificate is
+        accepted, whatever its issuer. By default ``ENCRYPTEDSTATS_PIN``.
     patience : float, optional
-        Seconds for which a service that has answered before is asked again, 60 by default: it may
-        be starting anew. One that has never answered is given up within 10 seconds.
+        Seconds for which requests to a service that has answered before are repeated, 60 by
+        default. A service that never answered is given up within 10 seconds.
 
     Returns
     -------
@@ -105,5 +106,5 @@ def connect(
         seconds = PATIENCE if patience is None else patience
         return ServiceWorker(Connection(place, known, pinned, seconds))
     raise ArgumentError(
-        f"{place!r} is no place that computes: {', '.join(PLACES)}", code="unknown-place"
+        f"{place!r} is not a place of a worker: use {', '.join(PLACES)}", code="unknown-place"
     )

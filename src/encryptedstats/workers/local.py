@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.errors import ArgumentError, Failure, WorkerError
+from encryptedstats.spotcheck import Response, respond
 from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.encrypted_table import EncryptedTable
 from encryptedstats.tables.questions.question import Question
@@ -20,6 +21,7 @@ from encryptedstats.workers.worker import (
     COMBINE,
     FIT,
     PREDICT,
+    RESPOND,
     JobStatus,
     Order,
     Progress,
@@ -42,7 +44,7 @@ class LocalWorker(Worker):
     def __init__(self, place: str = "local") -> None:
         super().__init__(place)
         self._tables: dict[str, WorkerTable] = {}
-        self._jobs: dict[str, tuple[WorkerJob, Future[Answer]]] = {}
+        self._jobs: dict[str, tuple[WorkerJob, Future[Any]]] = {}
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="encryptedstats")
 
     def close(self) -> None:
@@ -102,7 +104,7 @@ class LocalWorker(Worker):
         if not order.wait:
             self._jobs[job.id] = job, self._pool.submit(_compute, replace(order, progress=False))
             return job
-        done: Future[Answer] = Future()
+        done: Future[Any] = Future()
         done.set_result(_compute(order))
         self._jobs[job.id] = job, done
         return job
@@ -110,7 +112,7 @@ class LocalWorker(Worker):
     def job(self, job_id: str) -> WorkerJob:
         return self._found(job_id)[0]
 
-    def _found(self, job: WorkerJob | str) -> tuple[WorkerJob, Future[Answer]]:
+    def _found(self, job: WorkerJob | str) -> tuple[WorkerJob, Future[Any]]:
         name = job if isinstance(job, str) else job.id
         if name not in self._jobs:
             raise WorkerError(f"there is no job {name[:12]} here", code="no-such-job")
@@ -161,8 +163,9 @@ class LocalWorker(Worker):
             raise WorkerError(f"job {known.id[:12]} is not finished", code="unfinished-job")
         del self._jobs[known.id]
 
-    def _fetch(self, job: WorkerJob, progress: Progress) -> Answer:
-        return self._found(job)[1].result()
+    def _fetch(self, job: WorkerJob, progress: Progress) -> Answer | Response:
+        found: Answer | Response = self._found(job)[1].result()
+        return found
 
     def _failure(self, job: WorkerJob, status: JobStatus) -> BaseException:
         try:
@@ -172,35 +175,43 @@ class LocalWorker(Worker):
         return error or super()._failure(job, status)
 
 
-def _compute(order: Order) -> Answer:
+def _compute(order: Order) -> Answer | Response:
     options = {**order.options, "progress": False if callable(order.progress) else order.progress}
     sealed = order.table.sealed
     assert sealed is not None  # tables of this process
     if options.pop("by_others", False):
         sealed = sealed.accept_others()
+    if order.kind == RESPOND:
+        assert order.question is not None
+        assert order.challenge is not None
+        options.pop("progress")
+        return respond(sealed, order.question, order.challenge, **options)
     if order.kind in (FIT, ASK):
         assert order.question is not None
         return sealed._answer_to(order.question, **options)
-    given, forgotten = (
+    encrypted, forgotten = (
         [read_given(one, order.table) for one in some] for some in (order.answers, order.forget)
     )
     if order.kind == COMBINE:
-        return _answer_of(reduce(sub, forgotten, reduce(add, given)))
+        return _answer_of(reduce(sub, forgotten, reduce(add, encrypted)))
     if order.kind == PREDICT:
         options = {**options, **({} if order.output is None else {"output": order.output})}
-        return _answer_of(given[0].predict_votes(sealed, **options))
-    if not hasattr(given[0], "draw_fraction"):
+        return _answer_of(encrypted[0].predict_votes(sealed, **options))
+    if not hasattr(encrypted[0], "draw_fraction"):
         raise ArgumentError(
-            f"a {type(given[0]).__name__} has no stochastic fraction to draw: only forests have one",
+            (
+                f"a {type(encrypted[0]).__name__} has no stochastic fraction to draw: only forests "
+                "have one"
+            ),
             code="no-stochastic-fraction",
         )
-    if set(given[0].block_ids_) != set(order.table.block_ids):
+    if set(encrypted[0].block_ids_) != set(order.table.block_ids):
         raise ArgumentError(
             "fractions are drawn from all rows of a forest and no others, and the table holds "
             "other rows",
             code="other-rows",
         )
-    return _answer_of(given[0].draw_fraction(sealed, **options))
+    return _answer_of(encrypted[0].draw_fraction(sealed, **options))
 
 
 def _answer_of(found: Any) -> Answer:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, ClassVar, Final
@@ -17,29 +19,37 @@ from typing import Any, ClassVar, Final
 from encryptedstats import cluster
 from encryptedstats.circuits.devices import AUTO
 from encryptedstats.cluster.fitting import place_of_queue
-from encryptedstats.cluster.jobs import JOBS, Job, StoredJob, absolute, listed_table
+from encryptedstats.cluster.jobs import JOBS, Job, StoredJob, absolute, read_table
 from encryptedstats.cluster.outputs import is_current
 from encryptedstats.cluster.places import allowed_places, is_within
 from encryptedstats.cluster.planning import plan_question
 from encryptedstats.cluster.predicting import PredictionJob
 from encryptedstats.cluster.queues import Sheet, forget_job, jobs_of, status_of
+from encryptedstats.cluster.responding import ResponseJob
 from encryptedstats.cluster.scheduling import DaskRun, run_on_dask
 from encryptedstats.cluster.whole import WholeJob
 from encryptedstats.crypto.keys import PublicKeys
-from encryptedstats.errors import ArgumentError, Failure, WorkerError
+from encryptedstats.errors import (
+    ArgumentError,
+    ClusterError,
+    EncryptedStatsError,
+    Failure,
+    WorkerError,
+)
 from encryptedstats.storage.container import DIGEST_BYTES, Container
 from encryptedstats.storage.objects import is_url, load_file, open_store
 from encryptedstats.tables import EncryptedTable, Question
 from encryptedstats.tables.facts import StoredBlocks
 from encryptedstats.tables.manifest import MANIFEST, keys_name
 from encryptedstats.tables.questions.question import RESULT_KIND
-from encryptedstats.workers.sending import known_table, objects_of, stored
+from encryptedstats.workers.sending import describe_table, objects_of, open_table
 from encryptedstats.workers.worker import (
     ASK,
     COMBINE,
     DRAW,
     FIT,
     PREDICT,
+    RESPOND,
     JobStatus,
     Order,
     Progress,
@@ -81,7 +91,7 @@ class _StoredWorker(Worker):
         keys: PublicKeys | Url | None = None,
         progress: bool | Callable[[int, int], None] | None = None,
     ) -> WorkerTable:
-        with stored(table) as store:
+        with open_table(table) as store:
             found = objects_of(store, keys)
             own = _lasting_url(table)
             in_place = own is not None and self._reaches(own)
@@ -89,21 +99,21 @@ class _StoredWorker(Worker):
             place = own if in_place and own is not None else f"{queue}/{_TABLES}{found.name}"
             if not in_place:
                 copy = open_store(place)
-                there, told = set(copy.names()), 0
+                there, n_bytes = set(copy.names()), 0
                 for sha256, name in found.files.items():  # the manifest is the last
                     if name not in there:
                         copy.create(name, found.read[sha256]())
-                    told += found.sizes[sha256]
+                    n_bytes += found.sizes[sha256]
                     if callable(progress):
-                        progress(told, sum(found.sizes.values()))
-            sealed = found.sealed(table, keys)
+                        progress(n_bytes, sum(found.sizes.values()))
+            sealed = found.load(table, keys)
             keys_url = None
             if in_place and keys is not None:
                 keys_url = f"{queue}/{_KEYS}{found.keys}"
                 open_store(queue).create(_KEYS + found.keys, found.read[found.keys]())
         note = json.dumps({"table": place, "keys": keys_url}).encode()
         open_store(queue).write(_UPLOADED + found.name, [note])
-        known = known_table(self, found.name, found.facts, found.entries, sealed)
+        known = describe_table(self, found.name, found.facts, found.entries, sealed)
         return replace(known, place=place, keys_url=keys_url)
 
     def _queue_of(self, table: str | None) -> str:
@@ -111,8 +121,8 @@ class _StoredWorker(Worker):
             return self._queue
         if table is None:
             raise ArgumentError(
-                "this table is in memory, and the workers read what is stored: save it where they "
-                f"can read it, or name a shared folder, {self.place}/path/of/folder",
+                "this table is in memory, and workers read stored tables: save it where they can "
+                f"read it, or name a shared folder, {self.place}/path/of/folder",
                 code="table-not-stored",
             )
         return place_of_queue(table, None)
@@ -123,15 +133,15 @@ class _StoredWorker(Worker):
             note = json.loads(open_store(queue).read(_UPLOADED + name, limit=_MAX_NOTE))
         except FileNotFoundError:
             raise WorkerError(f"no table {name[:12]} is at {queue}", code="no-such-table") from None
-        return self._known_at(note["table"], note["keys"], name)
+        return self._open_table(note["table"], note["keys"], name)
 
-    def _known_at(self, place: str, keys_url: str | None, name: str) -> WorkerTable:
+    def _open_table(self, place: str, keys_url: str | None, name: str) -> WorkerTable:
         store = open_store(place)
-        facts, entries = listed_table(store.read(MANIFEST), store.where(MANIFEST))
+        facts, entries = read_table(store.read(MANIFEST), store.where(MANIFEST))
         where = keys_url or f"{place}/{keys_name(facts.key_id)}"
         keys = PublicKeys.from_container(load_file(where))
         sealed = EncryptedTable.load(place, keys)
-        known = known_table(self, name, facts, entries, sealed)
+        known = describe_table(self, name, facts, entries, sealed)
         return replace(known, place=place, keys_url=keys_url)
 
     def _delete_table(self, table: WorkerTable) -> None:
@@ -147,11 +157,11 @@ class _StoredWorker(Worker):
     ) -> tuple[WorkerTable, int]:
         if isinstance(table, WorkerTable):
             return table, 0
-        with stored(table) as store:
+        with open_table(table) as store:
             found = objects_of(store, keys)
         own = _lasting_url(table)
         to_send = 0 if own is not None and self._reaches(own) else sum(found.sizes.values())
-        return found.known_to(self, table, keys), to_send
+        return found.describe(self, table, keys), to_send
 
     def _plan(self, question: Question, table: WorkerTable) -> dict[str, Any]:
         return plan_question(question, table.facts, table.rows)
@@ -185,6 +195,11 @@ class _StoredWorker(Worker):
             )
         elif order.kind == DRAW:
             made = cluster.submit_drawing(added[0], order.table.place, out, **places)
+        elif order.kind == RESPOND:
+            assert order.question is not None
+            assert order.challenge is not None
+            asked = order.question, order.challenge
+            made = cluster.submit_response(*asked, order.table.place, out, **places)
         else:
             made = cluster.submit_combination(
                 added, order.table.place, out, forget=forgotten, **places
@@ -209,13 +224,13 @@ class _StoredWorker(Worker):
 
     def _as_job(self, job: StoredJob) -> WorkerJob:
         data = open_store(job.table).read(MANIFEST)
-        table = self._known_at(job.table, job.keys_url, data[-DIGEST_BYTES:].hex())
+        table = self._open_table(job.table, job.keys_url, data[-DIGEST_BYTES:].hex())
         table = replace(
             table,
             rows=tuple(one.rows for one in job.entries),
             block_ids=tuple(one.id for one in job.entries),
         )
-        question = job.question if isinstance(job, Job) else None
+        question = job.question if isinstance(job, (Job, ResponseJob)) else None
         return WorkerJob(self, job.id, _kind_of(job), table, question, job.queue)
 
     def jobs(self) -> list[JobStatus]:
@@ -231,7 +246,7 @@ class _StoredWorker(Worker):
         names = set(store.names())
         current = is_current(job, store, names)
         found = status_of(Sheet.of(job), names, store, is_current=current)
-        question = job.question.name if isinstance(job, Job) else None
+        question = job.question.name if isinstance(job, (Job, ResponseJob)) else None
         return JobStatus(
             job.id,
             _kind_of(job),
@@ -325,14 +340,18 @@ class DaskWorker(_StoredWorker):
         threading.Thread(target=drive, daemon=True, name=f"dask job {job.id[:12]}").start()
 
     def _drive(self, job: StoredJob, order: Order) -> None:
-        told = order.progress if callable(order.progress) else None
+        if order.kind == RESPOND and (self.scheduler is None or isinstance(self.scheduler, str)):
+            # Asked for by the owner, whose process never speaks to a scheduler.
+            _drive_elsewhere(job, self.scheduler, order.options)
+            return
+        report = order.progress if callable(order.progress) else None
         run_on_dask(
             job,
             DaskRun(
                 self.scheduler,
                 order.options.get("workers"),
                 False if callable(order.progress) else order.progress,
-                on_done=lambda _: None if told is None else told(self._status(job)),
+                on_done=lambda _: None if report is None else report(self._status(job)),
                 device=order.options.get("device", AUTO),
             ),
         )
@@ -357,6 +376,36 @@ class DaskWorker(_StoredWorker):
         return error or super()._failure(job, status)
 
 
+def _drive_elsewhere(job: StoredJob, scheduler: str | None, options: Mapping[str, Any]) -> None:
+    """Have a job done by Dask from a process of its own, which holds no secret key."""
+    asked = json.dumps([job.queue, job.id, scheduler, dict(options)])
+    command = [sys.executable, "-c", f"from {__name__} import drive; drive()"]
+    done = subprocess.run(command, input=asked.encode(), stdout=subprocess.PIPE, check=False)
+    if not done.returncode:
+        return
+    try:
+        failure = Failure(**json.loads(done.stdout.splitlines()[-1]))
+    except (ValueError, TypeError, IndexError):
+        raise ClusterError(
+            f"the process that had job {job.id[:12]} done by Dask ended with code "
+            f"{done.returncode}",
+            code="unfinished-job",
+        ) from None
+    raise failure.to_error()
+
+
+def drive() -> None:
+    """Have the job that standard input names done by Dask; say why not as the last line."""
+    queue, job_id, scheduler, options = json.loads(sys.stdin.buffer.read())
+    try:
+        job = StoredJob.load(queue, job_id)
+        device, workers = options.get("device", AUTO), options.get("workers")
+        run_on_dask(job, DaskRun(scheduler, workers, progress=False, device=device))
+    except EncryptedStatsError as error:
+        print(json.dumps(vars(Failure.of(error))))
+        sys.exit(1)
+
+
 def _lasting_url(table: Url | EncryptedTable) -> str | None:
     """Return where a table is stored; None of one in memory."""
     if not isinstance(table, EncryptedTable):
@@ -369,4 +418,6 @@ def _kind_of(job: StoredJob) -> str:
         return ASK if job.question.kind == RESULT_KIND else FIT
     if isinstance(job, PredictionJob):
         return PREDICT
+    if isinstance(job, ResponseJob):
+        return RESPOND
     return DRAW if isinstance(job, WholeJob) and job.verb == DRAW else COMBINE

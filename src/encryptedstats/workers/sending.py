@@ -1,4 +1,5 @@
-"""What a stored table consists of, as objects that are sent to a worker or copied to where it reads.
+"""What a stored table consists of, as objects that are sent to a worker or copied to where it
+reads.
 
 Each object is named by the SHA-256 that ends its file, so that nothing is sent twice.
 """
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from encryptedstats.cluster.jobs import listed_table
+from encryptedstats.cluster.jobs import read_table
 from encryptedstats.crypto.keyfiles import PUBLIC_KIND
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.errors import Cure, FileFormatError, KeyMismatchError, WorkerError
@@ -45,27 +46,27 @@ class TableObjects:
     read: dict[str, Callable[[], bytes]]
     files: dict[str, str]
 
-    def known_to(
-        self, worker: Worker, given: Url | EncryptedTable, keys: PublicKeys | Url | None
+    def describe(
+        self, worker: Worker, table: Url | EncryptedTable, keys: PublicKeys | Url | None
     ) -> WorkerTable:
-        """Return the table as a worker knows it."""
-        return known_table(worker, self.name, self.facts, self.entries, self.sealed(given, keys))
+        """Return the table as a worker names it."""
+        return describe_table(worker, self.name, self.facts, self.entries, self.load(table, keys))
 
-    def sealed(self, given: Url | EncryptedTable, keys: PublicKeys | Url | None) -> EncryptedTable:
-        """Return the table as it is here."""
-        if isinstance(given, EncryptedTable):
-            return given
-        return EncryptedTable.load(given, keys if isinstance(keys, PublicKeys) else None)
+    def load(self, table: Url | EncryptedTable, keys: PublicKeys | Url | None) -> EncryptedTable:
+        """Return the local table."""
+        if isinstance(table, EncryptedTable):
+            return table
+        return EncryptedTable.load(table, keys if isinstance(keys, PublicKeys) else None)
 
 
-def known_table(
+def describe_table(
     worker: Worker,
     name: str,
     facts: TableFacts,
     entries: tuple[BlockEntry, ...],
     sealed: EncryptedTable | None = None,
 ) -> WorkerTable:
-    """Return a table as a worker knows it, from its list of blocks."""
+    """Return a table as a worker names it, from its list of blocks."""
     private = None if sealed is None else sealed.private_schema
     rows, ids = tuple(one.rows for one in entries), tuple(one.id for one in entries)
     return WorkerTable(worker, name, "", facts, rows, ids, private or facts.schema, sealed)
@@ -74,7 +75,7 @@ def known_table(
 def objects_of(store: Store, keys: PublicKeys | Url | None) -> TableObjects:
     """List the objects of a stored table."""
     manifest = _manifest(store)
-    facts, entries = listed_table(manifest, store.where(MANIFEST))
+    facts, entries = read_table(manifest, store.where(MANIFEST))
     read: dict[str, Callable[[], bytes]] = {
         entry.sha256: partial(_read_block, store, entry) for entry in entries
     }
@@ -89,8 +90,8 @@ def objects_of(store: Store, keys: PublicKeys | Url | None) -> TableObjects:
 
 
 @contextmanager
-def stored(table: Url | EncryptedTable) -> Iterator[Store]:
-    """Where a table lies; one that is in memory is stored for as long as it takes."""
+def open_table(table: Url | EncryptedTable) -> Iterator[Store]:
+    """Yield the store of a table; a table in memory is stored temporarily."""
     if not isinstance(table, EncryptedTable):
         yield open_store(table)
     elif isinstance(table.blocks, StoredBlocks):
@@ -106,7 +107,7 @@ def _manifest(store: Store) -> bytes:
         return store.read(MANIFEST, limit=MAX_MANIFEST_BYTES)
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"no encrypted table lies at {store.url}, or it was not finished"
+            f"there is no encrypted table at {store.url}, or its encryption was not finished"
         ) from None
 
 
@@ -114,7 +115,8 @@ def _read_block(store: Store, entry: BlockEntry) -> bytes:
     data = store.read(entry.name, limit=entry.bytes)
     if data[-DIGEST_BYTES:].hex() != entry.sha256:
         raise FileFormatError(
-            f"{store.where(entry.name)} is not the block that the manifest lists: altered or "
+            f"{store.where(entry.name)} is not the block that the manifest lists: it was altered "
+            "or "
             "exchanged",
             code="altered-block",
         )

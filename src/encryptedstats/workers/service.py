@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 
 from pydantic import TypeAdapter
 
-from encryptedstats.cluster.jobs import listed_table
+from encryptedstats.cluster.jobs import read_table
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.errors import Failure, FileFormatError, StorageError, WorkerError
 from encryptedstats.progress import BYTES, progress_bar
@@ -26,7 +26,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import DIGEST_BYTES, Container
 from encryptedstats.tables import EncryptedTable, Question
 from encryptedstats.workers.connection import Body, Connection
-from encryptedstats.workers.sending import known_table, objects_of, stored
+from encryptedstats.workers.sending import describe_table, objects_of, open_table
 from encryptedstats.workers.worker import (
     JobStatus,
     Order,
@@ -74,12 +74,12 @@ class ServiceWorker(Worker):
         keys: PublicKeys | Url | None = None,
         progress: bool | Callable[[int, int], None] | None = None,
     ) -> WorkerTable:
-        with stored(table) as store:
+        with open_table(table) as store:
             found = objects_of(store, keys)
             self._send(found.read, found.sizes, progress)
         request = messages.TableRequest(keys=found.keys)
         self._connection.json("PUT", f"/v1/tables/{found.name}", json=request.model_dump())
-        return found.known_to(self, table, keys)
+        return found.describe(self, table, keys)
 
     def table(self, name: str) -> WorkerTable:
         manifest = self._connection.send("GET", f"/v1/objects/{name}").content
@@ -88,7 +88,7 @@ class ServiceWorker(Worker):
                 f"{self.url} has another manifest than that of the table {name[:12]}",
                 code="other-manifest",
             )
-        return known_table(self, name, *listed_table(manifest, "the manifest"))
+        return describe_table(self, name, *read_table(manifest, "the manifest"))
 
     def _delete_table(self, table: WorkerTable) -> None:
         self._connection.json("DELETE", f"/v1/tables/{table.name}")
@@ -97,20 +97,22 @@ class ServiceWorker(Worker):
         self, table: WorkerTable | Url | EncryptedTable, keys: PublicKeys | Url | None
     ) -> tuple[WorkerTable, int]:
         if isinstance(table, WorkerTable) or is_name(table):
-            return self._known(table), 0
-        with stored(table) as store:
+            return self._find_table(table), 0
+        with open_table(table) as store:
             found = objects_of(store, keys)
             wanted = self._missing(found.read)
             if found.name in wanted:
                 self._send_one(found.name, found.read[found.name], straight=False)
-        return found.known_to(self, table, keys), sum(found.sizes[name] for name in wanted)
+        return found.describe(self, table, keys), sum(found.sizes[name] for name in wanted)
 
     def _plan(self, question: Question, table: WorkerTable) -> dict[str, Any]:
         asked = messages.AskRequest(
             kind="ask", table=table.name, question=question.name, params=question.parameters()
         )
-        said = messages.asked_of(asked)
-        return messages.Plan(**self._connection.json("POST", "/v1/plans", json=said)).model_dump()
+        said = messages.request_fields(asked)
+        return messages.JobPlan(
+            **self._connection.json("POST", "/v1/plans", json=said)
+        ).model_dump()
 
     def _send(
         self,
@@ -118,18 +120,18 @@ class ServiceWorker(Worker):
         sizes: Mapping[str, int],
         progress: bool | Callable[[int, int], None] | None,
     ) -> None:
-        """All objects that the worker does not have, some at the same time."""
+        """Send all objects that the worker does not have, several at the same time."""
         wanted = self._missing(read)
         straight = bool(wanted) and self.offers()["presigned"]
-        total, told = sum(sizes.values()), progress if callable(progress) else None
+        total, report = sum(sizes.values()), progress if callable(progress) else None
         there = total - sum(sizes[name] for name in wanted)
         show = False if callable(progress) else progress
         with (
             progress_bar("uploading", total, BYTES, show, there) as advance,
             ThreadPoolExecutor(_AT_ONCE) as pool,
         ):
-            if told is not None:
-                told(there, total)
+            if report is not None:
+                report(there, total)
             waiting = [
                 (name, pool.submit(self._send_one, name, read[name], straight, advance))
                 for name in wanted
@@ -138,8 +140,8 @@ class ServiceWorker(Worker):
                 for name, sending in waiting:
                     sending.result()
                     there += sizes[name]
-                    if told is not None:
-                        told(there, total)
+                    if report is not None:
+                        report(there, total)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -181,15 +183,18 @@ class ServiceWorker(Worker):
             said |= {"question": order.question.name, "params": order.question.parameters()}
         if order.output is not None:
             said["output"] = order.output
-        for name, given in (("answers", order.answers), ("forget", order.forget)):
-            if given:
-                said[name] = [self._named(one) for one in given]
-        request = messages.asked_of(_REQUESTS.validate_python(said))
+        if order.challenge is not None:
+            seeds = [seed.hex() for seed in order.challenge.seeds]
+            said |= {"seeds": seeds, "weight_bits": order.challenge.weight_bits}
+        for name, answers in (("answers", order.answers), ("forget", order.forget)):
+            if answers:
+                said[name] = [self._name_answer(one) for one in answers]
+        request = messages.request_fields(_REQUESTS.validate_python(said))
         status = _status(self._connection.json("POST", "/v1/jobs", json=request))
         return WorkerJob(self, status.id, status.kind, order.table, order.question)
 
-    def _named(self, answer: WorkerJob | Container) -> str:
-        """Return the service's name of an encrypted answer; one that it has not is sent first."""
+    def _name_answer(self, answer: WorkerJob | Container) -> str:
+        """Return the service's name of an encrypted answer, which is sent first if needed."""
         if isinstance(answer, WorkerJob):
             return f"job:{answer.id}"
         data = container.to_bytes(answer)
@@ -215,12 +220,12 @@ class ServiceWorker(Worker):
         self._connection.json("DELETE", f"/v1/jobs/{_id(job)}")
 
     def _events(self, job: WorkerJob) -> Iterator[JobStatus]:
-        """Yield the status after every change. A line that breaks is mended."""
+        """Yield the status after every change; a broken connection is opened again."""
         status = self.status(job)
         yield status
         while not status.has_ended:
             try:
-                with self._connection.answered("GET", f"/v1/jobs/{job.id}/events") as stream:
+                with self._connection.stream("GET", f"/v1/jobs/{job.id}/events") as stream:
                     for line in stream.iter_lines():
                         if line.startswith("data:"):
                             status = _status(json.loads(line.removeprefix("data:")))
@@ -253,7 +258,7 @@ class ServiceWorker(Worker):
                 start = file.tell()
                 headers = {"Range": f"bytes={start}-"} if start else {}
                 try:
-                    with self._connection.answered(
+                    with self._connection.stream(
                         "GET", f"/v1/jobs/{job.id}/result", headers=headers
                     ) as answer:
                         if start and answer.status_code != 206:

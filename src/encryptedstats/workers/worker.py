@@ -13,6 +13,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -23,6 +24,7 @@ from encryptedstats.errors import (
     REPLACE,
     ArgumentError,
     ArgumentTypeError,
+    EncryptedStatsError,
     ExistsError,
     Failure,
     FileFormatError,
@@ -31,6 +33,7 @@ from encryptedstats.errors import (
 )
 from encryptedstats.machine import cores
 from encryptedstats.progress import progress_bar
+from encryptedstats.spotcheck import Challenge, Response
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import is_url, load_file, open_store, read_object
@@ -48,8 +51,8 @@ from encryptedstats.tables.questions.folds import folds_of
 from encryptedstats.tables.questions.question import (
     RESULT_KIND,
     Question,
-    asked_of,
     check_question,
+    prepare_question,
 )
 from encryptedstats.tables.questions.summaries import Asked
 from encryptedstats.tables.schema.names import class_or_variable
@@ -61,7 +64,9 @@ if TYPE_CHECKING:
 
 Url = str | os.PathLike[str]
 Progress = bool | Callable[["JobStatus"], None] | None
-FIT, ASK, PREDICT, COMBINE, DRAW = KINDS = ("fit", "ask", "predict", "combine", "draw")
+FIT, ASK, PREDICT, COMBINE, DRAW, RESPOND = KINDS = (
+    "fit", "ask", "predict", "combine", "draw", "respond",
+)  # fmt: skip
 ENDED: Final = ("done", "failed", "cancelled")
 #: Options of a request, and what each is for. Every kind of worker takes some of them.
 OPTIONS: Final[Mapping[str, str]] = {
@@ -85,8 +90,8 @@ class JobStatus:
     Attributes
     ----------
     id, kind, state : str
-        ``kind`` is "fit", "ask", "predict", "combine" or "draw"; ``state`` is "queued", "running",
-        "done", "failed" or "cancelled".
+        ``kind`` is "fit", "ask", "predict", "combine", "draw" or "respond"; ``state`` is "queued",
+        "running", "done", "failed" or "cancelled".
     made, table, question : str or None
         When the job was made, and what is asked of which table, where the worker keeps it.
     shards, shards_done, rows, rows_done : int
@@ -176,6 +181,10 @@ class WorkerTable(Asked):
         """Ask a question of it: see :meth:`Worker.ask`."""
         return self.worker.ask(question, self, **options)
 
+    def respond(self, question: Question, challenge: Challenge, **options: Any) -> Response:
+        """Return the worker's combined sums for a spot check: see :meth:`Worker.respond`."""
+        return self.worker.respond(question, self, challenge, **options)
+
     def delete(self) -> None:
         """Let the worker forget it."""
         self.worker._delete_table(self)
@@ -199,7 +208,7 @@ class WorkerJob:
     id : str
         ``worker.job(id)`` finds it again, after this program has ended, at workers that keep jobs.
     kind : str
-        "fit", "ask", "predict", "combine" or "draw".
+        "fit", "ask", "predict", "combine", "draw" or "respond".
     """
 
     worker: Worker = field(repr=False)
@@ -247,6 +256,8 @@ class Order:
     out : path or fsspec URL, optional
         Where the answer goes. Who waits for it saves it; else the worker itself writes it, if it
         can.
+    challenge : Challenge, optional
+        Of a spot check, which is to be answered.
     """
 
     kind: str
@@ -260,35 +271,38 @@ class Order:
     wait: bool = False
     out: Url | None = None
     overwrite: bool = False
+    challenge: Challenge | None = None
 
     def digest(self) -> str:
-        """Return a name for it: equal requests have equal names."""
+        """Return a digest that equal requests share."""
         asked = self.question
-        given = [[_name_of(one) for one in some] for some in (self.answers, self.forget)]
+        names = [[_name_of(one) for one in some] for some in (self.answers, self.forget)]
         content = [
-            *(self.kind, self.table.name, self.output, given, sorted(self.options.items())),
+            *(self.kind, self.table.name, self.output, names, sorted(self.options.items())),
             None if asked is None else [asked.name, asked.parameters()],
+            None if self.challenge is None else self.challenge.to_bytes().hex(),
         ]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 class Worker(ABC):
-    """A computer that evaluates on encrypted tables and holds public keys only. Made by
-    :func:`encryptedstats.connect`.
+    """A computer that evaluates on encrypted tables and holds public keys only.
+
+    :func:`encryptedstats.connect` makes workers.
 
     Attributes
     ----------
     place : str
-        What it was connected to.
+        The place that it was connected to.
     """
 
-    #: The options of requests that this kind of worker takes.
+    #: The options of requests that this kind of worker accepts.
     takes: ClassVar[frozenset[str]]
-    #: Whether opened models may predict there: what is opened lies open at the worker.
+    #: Whether decrypted models may predict there, which shows them to the worker.
     takes_opened: ClassVar[bool] = True
-    #: Whether the worker itself writes answers to ``out`` where nobody waits for them.
+    #: Whether the worker itself writes answers to ``out`` if nobody waits for them.
     writes_out: ClassVar[bool] = False
-    #: How to start what computes there, for somebody who waits in vain.
+    #: How to start the program that computes, if a job stays queued.
     _hint: str = ""
 
     def __init__(self, place: str) -> None:
@@ -396,7 +410,7 @@ class Worker(ABC):
         -------
         EncryptedAnswer or encrypted model; without waiting, WorkerJob. A list of them for a list.
         """
-        known = self._known(table)
+        known = self._find_table(table)
         several = isinstance(questions, (list, tuple))
         listed: Sequence[Any] = questions if isinstance(questions, (list, tuple)) else [questions]
         asked = []
@@ -452,10 +466,12 @@ class Worker(ABC):
         output : str, optional
             For models that can answer in several ways.
         out, wait, **options
-            As of :meth:`ask`.
+            See :meth:`ask`.
         """
-        known = self._known(table)
-        order = Order(PREDICT, known, answers=(self._given(answer, known, PREDICT),), output=output)
+        known = self._find_table(table)
+        order = Order(
+            PREDICT, known, answers=(self._read_answer(answer, known, PREDICT),), output=output
+        )
         return self._do([replace(order, wait=wait)], [out], **options)[0]
 
     def draw(
@@ -468,8 +484,8 @@ class Worker(ABC):
         **options: Any,
     ) -> Any:
         """Draw the stochastic fraction of an encrypted forest from the table of all its rows."""
-        known = self._known(table)
-        order = Order(DRAW, known, answers=(self._given(forest, known, DRAW),), wait=wait)
+        known = self._find_table(table)
+        order = Order(DRAW, known, answers=(self._read_answer(forest, known, DRAW),), wait=wait)
         return self._do([order], [out], **options)[0]
 
     def combine(
@@ -482,16 +498,15 @@ class Worker(ABC):
         wait: bool = True,
         **options: Any,
     ) -> Any:
-        """Add encrypted answers of different rows up, and take the rows of those to ``forget`` out
-        again.
+        """Add up encrypted answers of different rows, and subtract those to ``forget``.
 
-        ``table`` is any one of the same keys; by default that of the first job among the answers.
+        ``table`` is any table of the same keys, by default that of the first job.
         """
         jobs = (one.table for one in (*answers, *forget) if isinstance(one, WorkerJob))
-        given = next(jobs, None) if table is None else table
-        if given is None:
+        first = next(jobs, None) if table is None else table
+        if first is None:
             raise ArgumentError(
-                "none of these answers is a job of this worker: give the table= whose keys they "
+                "none of these answers is a job of this worker: pass the table= whose keys they "
                 "belong to",
                 code="no-table",
             )
@@ -500,12 +515,44 @@ class Worker(ABC):
                 "two answers or more are combined, or one and another to forget",
                 code="wrong-number-of-answers",
             )
-        known = self._known(given)
+        known = self._find_table(first)
         added, taken = (
-            tuple(self._given(x, known, COMBINE) for x in some) for some in (answers, forget)
+            tuple(self._read_answer(x, known, COMBINE) for x in some) for some in (answers, forget)
         )
         order = Order(COMBINE, known, answers=added, forget=taken, wait=wait)
         return self._do([order], [out], **options)[0]
+
+    def respond(
+        self,
+        question: Question,
+        table: WorkerTable | Url | EncryptedTable,
+        challenge: Challenge,
+        **options: Any,
+    ) -> Response:
+        """Return the combined sums that a challenge asks for, as ``owner.open(answer,
+        verify="spot", on=table)`` does.
+
+        Parameters
+        ----------
+        question : Question
+        table : as of :meth:`ask`
+        challenge : Challenge
+        **options
+            ``progress``, ``device``, ``workers``, ``memory_limit``. A worker refuses those that it
+            does not take.
+        """
+        known, progress = self._find_table(table), options.pop("progress", None)
+        checked = self._check_options(options)
+        order = Order(RESPOND, known, _in_ids(question, known), wait=True, challenge=challenge)
+        job = self._submit(replace(order, options=checked, progress=progress))
+        self._wait(job, progress)
+        found = self._fetch(job, progress)
+        with suppress(EncryptedStatsError, OSError):  # it is large, and nobody asks for it again
+            self.delete(job)
+        if isinstance(found, Container):
+            return Response.from_container(found, known.facts.parameters, known.key_id)
+        assert isinstance(found, Response)
+        return found
 
     # -- jobs --------------------------------------------------------------------------------------
 
@@ -557,8 +604,8 @@ class Worker(ABC):
         """Begin a request; one that is waited for may be done when this returns."""
 
     @abstractmethod
-    def _fetch(self, job: WorkerJob, progress: Progress) -> Answer | Container:
-        """Return the answer of a job that is done, or its file."""
+    def _fetch(self, job: WorkerJob, progress: Progress) -> Answer | Response | Container:
+        """Return the answer or response of a job that is done, or its file."""
 
     @abstractmethod
     def _plan(self, question: Question, table: WorkerTable) -> dict[str, Any]:
@@ -588,17 +635,17 @@ class Worker(ABC):
 
     def _do(self, orders: Sequence[Order], outs: Sequence[Any], **options: Any) -> list[Any]:
         overwrite, progress = bool(options.pop("overwrite", False)), options.pop("progress", None)
-        given = self._check_options(options)
+        known = self._check_options(options)
         waits = all(order.wait for order in orders)
         for out in outs if waits or not self.writes_out else ():
             _refuse_existing(out, overwrite)
             if out is not None and not waits:
                 raise ArgumentError(
-                    "out= is for answers that are waited for: give it to result()",
+                    "out= needs wait=True; without waiting, pass it to result()",
                     code="out-without-waiting",
                 )
         orders = [
-            replace(order, options=given, progress=progress, out=out, overwrite=overwrite)
+            replace(order, options=known, progress=progress, out=out, overwrite=overwrite)
             for order, out in zip(orders, outs, strict=True)
         ]
         jobs = [self._submit(order) for order in orders]
@@ -644,10 +691,11 @@ class Worker(ABC):
         found = self._fetch(job, progress)
         if isinstance(found, Answer):
             return found
+        assert isinstance(found, Container)
         check_answer(found, job)
         return read_answer(found, job.table.keys_for(found))
 
-    def _known(self, table: Any) -> WorkerTable:
+    def _find_table(self, table: Any) -> WorkerTable:
         if isinstance(table, WorkerTable):
             if table.worker.place != self.place:
                 raise ArgumentError(
@@ -658,16 +706,16 @@ class Worker(ABC):
         if isinstance(table, (str, os.PathLike, EncryptedTable)):
             return self.table(table) if is_name(table) else self.upload(table)  # type: ignore[arg-type]  # a name is a str
         raise ArgumentTypeError(
-            "an encrypted table is needed: its folder or URL, an EncryptedTable, or what "
-            f"upload() gave, not a {type(table).__name__}",
+            "an encrypted table is needed: its folder or URL, an EncryptedTable, or the result of "
+            f"upload(), not a {type(table).__name__}",
             code="not-a-table",
         )
 
     def _job(self, job: WorkerJob | str) -> WorkerJob:
         return job if isinstance(job, WorkerJob) else self.job(job)
 
-    def _given(self, answer: Any, table: WorkerTable, kind: str) -> WorkerJob | Container:
-        """Return an encrypted answer to compute with; a job is waited for first."""
+    def _read_answer(self, answer: Any, table: WorkerTable, kind: str) -> WorkerJob | Container:
+        """Return an encrypted answer to compute with, after waiting for its job."""
         if isinstance(answer, WorkerJob):
             if answer.worker is self:
                 self._wait(answer, False)
@@ -687,8 +735,7 @@ class Worker(ABC):
             return file
         if file.kind not in ANSWER_KINDS:
             raise FileFormatError(
-                f"this holds {file.kind!r}, and a worker computes with encrypted answers, nothing "
-                "that is open",
+                f"a worker computes with encrypted answers, and this file holds {file.kind!r}",
                 code="not-encrypted",
             )
         if file.key_id != table.key_id:
@@ -699,7 +746,7 @@ class Worker(ABC):
         return file
 
     def _wait(self, job: WorkerJob, progress: Progress) -> JobStatus:
-        told = progress if callable(progress) else None
+        report = progress if callable(progress) else None
         show = False if callable(progress) else progress
         events = self._events(job)
         status = next(events)
@@ -708,8 +755,8 @@ class Worker(ABC):
             while True:
                 advance(status.rows_done - done)
                 done = status.rows_done
-                if told is not None:
-                    told(status)
+                if report is not None:
+                    report(status)
                 if status.has_ended:
                     break
                 if status.state == "queued" and not warned and time.monotonic() > late:
@@ -793,7 +840,7 @@ def _is_drawn(order: Order) -> bool:
     if question is None or not order.wait or not hasattr(question, "draw_fraction"):
         return False
     facts, sealed = table.facts, table.sealed
-    if not question._beside_shapes(facts.schema) or not facts.with_secret_key or sealed is None:
+    if not question._extra_shapes(facts.schema) or not facts.with_secret_key or sealed is None:
         return False
     return facts.parameters.kept_primes is not None and bool(sealed.public_keys().rotations)
 
@@ -806,8 +853,8 @@ def _name_of(answer: WorkerJob | Container) -> str:
 
 def _in_ids(question: Question, table: WorkerTable) -> Question:
     """Return a question as a worker is asked it: without names, with nothing left to chance."""
-    asked = asked_of(check_question(question), table.schema)
-    return asked._settled()
+    asked = prepare_question(check_question(question), table.schema)
+    return asked._fix_seed()
 
 
 def _refuse_existing(out: Url | None, overwrite: bool) -> None:
