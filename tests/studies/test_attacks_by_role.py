@@ -1,4 +1,5 @@
-"""Attack studies in every role and pair of roles, as docs/guides/studies.md and docs/explanation/threats.md list them.
+"""Attack studies in every role and pair of roles, as docs/guides/studies.md and
+docs/explanation/security.md list them.
 
 An attack that a rule stops is tried twice: with the rule it fails, and with the rule taken out it
 succeeds. An attack that no rule stops succeeds, and its test says "limit": the documents name it.
@@ -268,7 +269,7 @@ def sent_values(made: World, site: str) -> list[int]:
     registry = made.as_("registry")
     now = registry.state().round("bayes")
     sealed = registry.transcript.read_object(now.objects[site])
-    data = registry.me.reader.open(sealed, totals._binding(registry, "bayes", now, site))
+    data = registry.me.reader.open(sealed, totals.bind(registry, "bayes", now, site))
     return [int.from_bytes(data[start : start + 32], "big") for start in range(0, len(data), 32)]
 
 
@@ -320,7 +321,7 @@ def test_readers_of_the_folder_and_the_worker_open_no_masked_totals(
         now = attacker.state().round("bayes")
         sealed = attacker.transcript.read_object(now.objects["north"])
         with pytest.raises((es.KeyMismatchError, es.FileFormatError)):
-            attacker.me.reader.open(sealed, totals._binding(attacker, "bayes", now, "north"))
+            attacker.me.reader.open(sealed, totals.bind(attacker, "bayes", now, "north"))
 
 
 def test_limit_all_other_sites_and_the_receiver_read_the_totals_of_the_last(

@@ -1,7 +1,7 @@
 """Attack studies with a joint key by role, as ``test_attacks_by_role.py`` attacks the others.
 
 A site that chooses the noise of its ciphertexts adds t k X^-j to a polynomial: the message stays,
-and what is opened carries k times a coefficient of the joint secret, for whoever sees it before
+and what is opened carries k times a coefficient of the joint secret, for anybody who sees it before
 rounding.
 """
 

@@ -82,7 +82,7 @@ def test_what_a_site_sends_is_uniform_and_vanishes_in_the_sum_alone(tmp_path: Pa
     seen = {}
     for site in SITES:
         sealed = registry.transcript.read_object(now.objects[site])
-        data = registry.me.reader.open(sealed, totals._binding(registry, "bayes", now, site))
+        data = registry.me.reader.open(sealed, totals.bind(registry, "bayes", now, site))
         seen[site] = [int.from_bytes(data[i : i + 32], "big") for i in range(0, len(data), 32)]
     values = {
         site: totals.site_values(

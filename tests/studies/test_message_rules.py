@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from round_samples import Home
 from study_samples import FOREST, SCHEMA, SITES, parameters
 
 import encryptedstats as es
@@ -18,6 +19,17 @@ from encryptedstats.studies.transcript import CHECK, InvalidMessage, Message, St
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 ONE, TWO = "1" * 64, "2" * 64
 BAYES = es.MultinomialNB()
+
+
+@dataclass(frozen=True)
+class Ages(Home):
+    """Two rounds, of which nothing is computed here."""
+
+    def measure(self, state: Any, table: Any) -> list[int]:
+        return []
+
+    def step(self, state: Any, opened: Any, schema: Any) -> Any:
+        return state
 
 
 class Talk:
@@ -318,3 +330,131 @@ def test_a_message_counts_when_its_sender_has_joined_and_signed_it() -> None:
     del talk.state.parties["west"]
     assert not talk.total("west")
     assert not talk.say("south", "praise")
+
+
+# -- rounds of procedures -------------------------------------------------------------------------
+
+
+def in_rounds(sites: tuple[str, ...] = SITES) -> Talk:
+    return Talk({"ages": (Ages(), "rounds"), "bayes": (BAYES, "masked")}, sites)
+
+
+def step(talk: Talk, site: str, number: int, **changes: Any) -> bool:
+    """Announce totals of a step, of which no two are the same."""
+    digest = hashlib.sha256(f"{site} {number} {talk.number}".encode()).hexdigest()
+    content = {"question": "ages", "attempt": 0, "step": number, "state": ONE, "object": digest}
+    return talk.say(site, "step", **{**content, **changes})
+
+
+def all_step(talk: Talk, number: int, **changes: Any) -> bool:
+    return all(step(talk, site, number, **changes) for site in talk.state.runs["ages"].members)
+
+
+def test_steps_follow_each_other_when_all_agree() -> None:
+    talk = in_rounds()
+    assert not step(talk, "north", 1)
+    assert step(talk, "north", 0)
+    assert not step(talk, "north", 0)  # the first one counts
+    assert not step(talk, "registry", 0)
+    assert not step(talk, "south", 0, attempt=1)
+    assert not step(talk, "south", 0, question="bayes")
+    assert not step(talk, "south", 0, state="mine")
+    assert not talk.state.runs["ages"].begun
+    assert step(talk, "south", 0)
+    assert step(talk, "west", 0)
+    assert talk.state.runs["ages"].current.number == 1
+    assert not step(talk, "west", 0)
+    assert step(talk, "west", 1)
+
+
+def test_steps_end_when_all_say_so_and_not_before_a_first_round() -> None:
+    talk = in_rounds()
+    assert not step(talk, "north", 0, object="")
+    assert all_step(talk, 0)
+    assert not step(talk, "north", 1, object="")
+    assert all_step(talk, 1)
+    assert step(talk, "north", 2, object="", state=TWO)
+    assert not talk.say("registry", "opened", question="ages", object=TWO)
+    assert step(talk, "south", 2, object="", state=TWO)
+    assert step(talk, "west", 2, object="", state=TWO)
+    assert talk.state.runs["ages"].end == TWO
+    assert not step(talk, "north", 3)
+    assert not talk.say("registry", "opened", question="ages", object=ONE)
+    assert not talk.say("north", "opened", question="ages", object=TWO)
+    assert talk.say("registry", "opened", question="ages", object=TWO)
+    assert not talk.say("registry", "opened", question="ages", object=TWO)
+
+
+def test_steps_are_as_many_as_agreed_and_of_totals_that_are_new() -> None:
+    talk = in_rounds()
+    assert step(talk, "north", 0, object=TWO)
+    assert not step(talk, "south", 0, object=TWO)
+    assert step(talk, "south", 0)
+    assert step(talk, "west", 0)
+    assert not step(talk, "south", 1, object=TWO)
+    assert all_step(talk, 1)
+    assert all_step(talk, 2)
+    assert not step(talk, "north", 3)  # two rounds, and the number of rows
+    assert all_step(talk, 3, object="")
+
+
+@pytest.mark.parametrize("changes", [{"state": TWO}, {"object": ""}])
+def test_nothing_goes_on_where_sites_disagree(changes: dict[str, str]) -> None:
+    talk = in_rounds()
+    assert all_step(talk, 0)
+    assert all_step(talk, 1)
+    assert step(talk, "north", 2)
+    assert step(talk, "south", 2)
+    assert step(talk, "west", 2, **changes)
+    run = talk.state.runs["ages"]
+    assert run.disputed
+    assert not run.end
+    assert len(run.sums) == 2
+    assert not step(talk, "north", 3)
+
+
+def test_any_site_stops_a_procedure_for_good() -> None:
+    talk = in_rounds()
+    said = {"question": "ages", "attempt": 0}
+    assert not talk.say("registry", "stop", **said, code="small-count")
+    assert not talk.say("north", "stop", **said, code="because of age 93")
+    assert not talk.say("north", "stop", **said, code="x" * 65)
+    assert talk.say("north", "stop", **said, code="small-count")
+    assert not step(talk, "south", 0)
+    assert not talk.say("south", "stop", **said, code="small-count")
+    assert talk.total("south")
+
+
+def test_procedures_have_three_sites_and_the_members_of_all_questions() -> None:
+    assert not in_rounds().say("registry", "exclude", name="west", why="so")
+    four = (*SITES, "east")
+    talk = in_rounds(four)
+    assert step(talk, "north", 0)
+    assert talk.say("registry", "exclude", name="east", why="so")
+    assert talk.state.runs["ages"].members == SITES
+    assert not step(talk, "north", 0)
+    assert not step(talk, "east", 0, attempt=1)
+    assert step(talk, "north", 0, attempt=1)
+    masked_first, rounds_first = in_rounds(four), in_rounds(four)
+    assert all(masked_first.total(site) for site in four)
+    assert not masked_first.say("registry", "exclude", name="east", why="so")
+    assert all_step(rounds_first, 0)
+    assert not rounds_first.say("registry", "exclude", name="east", why="so")
+
+
+def test_procedures_beside_rows_wait_for_their_validity() -> None:
+    asked = {"forest": (FOREST, "rows"), "ages": (Ages(), "rounds")}
+    talk = Talk(asked, (*SITES, "east"))
+    assert not step(talk, "north", 0)
+    talk.with_verdict(west=False)
+    assert talk.state.runs["ages"].members == ("north", "south", "east")
+    assert not step(talk, "west", 0, attempt=1)
+    assert step(talk, "north", 0, attempt=1)
+    few = Talk(asked).with_verdict(west=False)
+    assert not step(few, "north", 0, attempt=1)
+
+
+def test_steps_wait_for_everybody() -> None:
+    talk = in_rounds()
+    del talk.state.parties["registry"]
+    assert not step(talk, "north", 0)

@@ -133,12 +133,12 @@ def test_messages_of_strangers_and_of_unknown_kinds_do_not_count(study: World) -
         ("centre", {"kind": "answer", "question": "forest", "object": SOME}, "no rows were found to be valid yet"),
         ("registry", {"kind": "call", "items": {"forest": SOME}}, "nothing that may be opened here"),
         ("registry", {"kind": "opened", "question": "forest", "object": SOME}, "it is not the answer to 'forest'"),
-        ("north", {"kind": "share", "call": SOME, "object": SOME}, "for nothing that is to be opened now"),
-        ("north", {"kind": "coin", "number": SOME}, "not the number that it bound itself to when it joined"),
+        ("north", {"kind": "share", "call": SOME, "object": SOME}, ("for nothing that is to be " "opened now")),
+        ("north", {"kind": "coin", "number": SOME}, ("not the number that it bound itself to when " "it joined")),
         ("north", {"kind": "coin", "number": "z"}, "no hash of an object"),
         ("north", {"kind": "coin"}, "no hash of an object"),
         ("north", {"kind": "totals", "question": "forest", "round": 0, "object": SOME}, "sites answer with totals"),
-        ("registry", {"kind": "exclude", "name": "centre", "why": "so"}, "centre is no site that can be excluded"),
+        ("registry", {"kind": "exclude", "name": "centre", "why": "so"}, ("centre is no site that " "can be excluded")),
     ],
 )  # fmt: skip
 def test_what_may_not_be_said_now(
@@ -307,7 +307,7 @@ def test_a_number_is_shown_for_one_set_of_rows(tmp_path: Path) -> None:
     seen = made.identity("north").with_name("north.id.seen")
     kept = seen.read_bytes()
     made.as_("west").add(FRAMES["west"])
-    assert made.as_("north").share() == ["its number of the coin"]
+    assert made.as_("north").share() == ["its random number for the joint draw"]
     seen.write_bytes(kept)  # north was killed before it could remember what it has said
     for path in sorted(Path(made.url, "messages").glob("*.json"))[before:]:
         path.unlink()

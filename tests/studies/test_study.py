@@ -30,6 +30,7 @@ from encryptedstats.studies.pooling import pool
 from encryptedstats.tables.encrypted_table import EncryptedTable
 from encryptedstats.tables.facts import MemoryBlocks
 from error_codes import error
+from texts import text_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 
@@ -88,8 +89,10 @@ def test_a_bucket_is_as_good_as_a_folder(tmp_path: Path) -> None:
     assert set(es.Study(made.url).state().checks) == set(SITES)
 
 
-def test_a_worker_and_whoever_looks_learn_no_names(begun: World) -> None:
-    seen = b"".join(path.read_bytes() for path in Path(begun.url).rglob("*") if path.is_file())
+def test_workers_and_onlookers_learn_no_names(begun: World) -> None:
+    files = [path for path in Path(begun.url).rglob("*") if path.is_file()]
+    seen = b" ".join(text_of(path.read_bytes()) for path in files)
+    assert b'"variables"' in seen
     for private in (b'"age"', b'"ill"', b'"sex"'):
         assert private not in seen
     with pytest.raises(es.SchemaError, check=error("names-for-members")):
@@ -254,7 +257,7 @@ def test_a_fingerprint_stands_for_the_document_and_all_keys(begun: World, tmp_pa
         es.Study(other.url, begun.identity("north"))
 
 
-def test_whoever_has_seen_more_notices_that_messages_were_cut_off(study: World) -> None:
+def test_a_party_that_has_seen_more_notices_that_messages_were_cut_off(study: World) -> None:
     study.as_("north")
     last = sorted(Path(study.url, "messages").glob("*.json"))[-1]
     last.unlink()
@@ -271,7 +274,7 @@ def test_whoever_has_seen_more_notices_that_messages_were_cut_off(study: World) 
         ({"worker": "registry"}, "one who is both could open every row"),
         ({"worker": "a b"}, "names of parties and questions are words"),
         ({"questions": {}}, "a study asks questions"),
-        ({"questions": {"forest": (FOREST, "guessed")}}, "in one of the modes rows, votes, totals, masked"),
+        ({"questions": {"forest": (FOREST, "guessed")}}, ("in one of the modes rows, votes, " "totals, masked")),
         ({"key": "escrow", "openers": 1}, "of 3 sites, 2 to 3 together can open"),
         ({"key": "nobody"}, "the key of a study can be 'one holder', 'escrow'"),
     ],

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from round_samples import SCHEMA as AGES
+from round_samples import TOGETHER as PEOPLE
+from round_samples import Spread, in_rounds
 from sklearn.base import clone
 from study_samples import FOREST, SCHEMA, SITES, TOGETHER, World, killed_at, world
 
@@ -125,3 +128,65 @@ def test_all_at_once(tmp_path: Path) -> None:
             children.append(child)
         assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
     check(made, made.run())
+
+
+def run_killed(made: World, writes: Callable[[int], bool], after: bool) -> tuple[int, set[int]]:
+    """Let everybody do what is due in rounds, killed at the writes that are wanted, until only the
+    opening is left. How often somebody was killed, and in which rounds.
+    """
+    kills, at = 0, set()
+    for _ in range(100):
+        who, what = made.steps()[0]
+        if what == "open":
+            return kills, at
+        number = es.Study(made.url).state().runs["spread"].current.number
+        found = until_done(lambda: made.take(who, what), writes, after)  # noqa: B023
+        kills += found
+        at |= {number} if found else set()
+    raise AssertionError(f"it does not end: {made.steps()}")
+
+
+def check_rounds(made: World) -> None:
+    expected = Spread(rounds=3).run(AGES.table(PEOPLE))
+    until_done(lambda: made.as_("registry").open(), lambda write: True, after=True)
+    assert made.as_("registry").open()["spread"] == pytest.approx(expected, rel=1e-10)
+    steps = [one for one in es.Study(made.url).messages() if one.kind == "step"]
+    assert len(steps) == 5 * len(SITES)
+    assert es.Study(made.url).status().to_dict()["refused"] == []
+
+
+def test_sites_that_are_killed_in_every_round(tmp_path: Path) -> None:
+    """Each at its second write; whoever is killed sends the same bytes when it comes back."""
+    made = in_rounds(tmp_path / "w", {"spread": Spread(rounds=3)})
+    _, at = run_killed(made, lambda write: write == 2, after=False)
+    assert at == {0, 1, 2, 3, 4}
+    check_rounds(made)
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+@pytest.mark.parametrize("after", [False, True])
+def test_sites_that_are_killed_at_every_write_of_every_round(tmp_path: Path, after: bool) -> None:
+    made = in_rounds(tmp_path / "w", {"spread": Spread(rounds=3)})
+    kills, at = run_killed(made, lambda write: True, after)
+    assert kills > 30
+    assert at == {0, 1, 2, 3, 4}
+    check_rounds(made)
+
+
+def test_sites_that_run_all_rounds_at_the_same_time(tmp_path: Path) -> None:
+    """One call of each site, which waits for the others."""
+    made = in_rounds(tmp_path / "w", {"spread": Spread(rounds=3)})
+    children = []
+    for site in SITES:
+        child = os.fork()
+        if child == 0:
+            try:
+                found = made.as_(site).run_rounds(made.frames[site], every=0.05)
+                os._exit(0 if "spread" in found else 2)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    check_rounds(made)

@@ -8,6 +8,7 @@ else.
 """
 
 from encryptedstats.studies import joint as joint  # makes its kind of key known
+from encryptedstats.studies.linkage import Linkage
 from encryptedstats.studies.study import Study
 
-__all__ = ["Study"]
+__all__ = ["Linkage", "Study"]

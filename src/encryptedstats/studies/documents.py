@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 from typing import Any, Final
@@ -23,36 +23,62 @@ from encryptedstats.crypto import Parameters
 from encryptedstats.crypto.envelopes import SEED_BYTES, lock, unlock
 from encryptedstats.errors import (
     ArgumentError,
+    ArgumentTypeError,
     Cure,
+    DisclosureError,
     FileFormatError,
     KeyMismatchError,
     ParameterError,
     SchemaError,
     StudyError,
 )
-from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Invitation
+from encryptedstats.procedures.procedure import procedure_class
+from encryptedstats.procedures.site_procedure import (
+    MINIMUM,
+    RowLimits,
+    SiteCourse,
+    SiteProcedure,
+    canonical_state,
+    check_procedure,
+    check_rows,
+    n_opened_by,
+    state_digest,
+)
+from encryptedstats.studies.linkage import Linkage, site_schema
+from encryptedstats.studies.parties import AGENT, RECEIVER, SITE, WORKER, Identity, Invitation
 from encryptedstats.tables import PublicSchema, Question, Schema
-from encryptedstats.tables.columns import asked_columns, table_columns
-from encryptedstats.tables.questions.question import asked_of, check_question, question_class
+from encryptedstats.tables.columns import list_question_columns, table_columns
+from encryptedstats.tables.questions.question import (
+    check_question,
+    prepare_question,
+    question_class,
+)
 from encryptedstats.tables.questions.row_answers import stages_of
 
 #: The modes of answering: from encrypted rows; votes on new rows, by a model that is never opened;
 #: from totals that sites compute at home and encrypt, or from masked ones.
 ROWS, VOTES, TOTALS, MASKED = "rows", "votes", "totals", "masked"
 MODES: Final = (ROWS, VOTES, TOTALS, MASKED)
+#: The mode of procedures: rounds of masked totals, each in a state that follows from the sums
+#: before.
+ROUNDS: Final = "rounds"
 #: Who can open results: one party that holds the key; k members who put its pieces together; all
 #: members, none of whom ever has it.
 ONE_HOLDER, ESCROW, JOINT = "one holder", "escrow", "joint"
 ID_DIGITS: Final = 64
 #: Results are from this many sites or more: the sum of one is its own.
 MIN_SITES: Final = 2
+#: Sums of rounds are over this many sites or more: of two, each has the other's in every round.
+MIN_ROUND_SITES = 3
+#: Studies agree on a minimum count of this or more.
+LEAST_MINIMUM: Final = 5
 #: Parameters of less security are refused in documents. Tests with small rings lower it.
 MIN_SECURITY = 128
 MAX_DOCUMENT_BYTES: Final = 64 << 20
 _FORMAT: Final = "encryptedstats study 2"
 _FIRST_FORMAT: Final = "encryptedstats study 1"
 _NAME_LENGTH: Final = 64
-_READ_BOTH: Final = ", question.in_ids(schema).opened(totals, schema, n_rows)"
+_READ_BOTH: Final = ", question.in_ids(schema).interpret(totals, schema, n_rows)"
 
 
 @dataclass(frozen=True)
@@ -68,6 +94,34 @@ class AskedQuestion:
             "params": self.question.parameters(),
             "way": self.mode,
         }
+
+
+@dataclass(frozen=True)
+class AskedProcedure:
+    """A procedure of the document, in ids, and the hash of the state that it starts in."""
+
+    procedure: SiteProcedure
+    start: str
+
+    def to_dict(self) -> dict[str, Any]:
+        own = self.procedure
+        return {"procedure": own.name, "params": own.parameters(), "start": self.start}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> AskedProcedure:
+        """Return the procedure that :meth:`to_dict` wrote."""
+        found = procedure_class(values["procedure"]).from_parameters(values["params"])
+        if not isinstance(found, SiteProcedure):
+            raise ArgumentError(f"{found.name} is not for sites", code="not-a-site-procedure")
+        return cls(found, values["start"])
+
+    @classmethod
+    def ask(cls, procedure: SiteProcedure, schema: Schema) -> AskedProcedure:
+        """Return a procedure as a document has it: in ids, with all seeds fixed."""
+        check_procedure(procedure)
+        settled = procedure.in_ids(schema).fix_seeds()
+        settled = settled.from_parameters(settled.parameters())  # as it is stored: lists, no tuples
+        return cls(settled, start_digest(settled, schema.public()))
 
 
 @dataclass(frozen=True)
@@ -110,6 +164,12 @@ class StudyDocument:
         The schema with its names, encrypted for the members.
     nonce : str
         Makes two studies with the same agreement different.
+    linkage : Linkage or None
+        Where each site brings other columns of the same people.
+    procedures : mapping
+        What sites compute at home in rounds, by name: every round is an opening.
+    minimum : int
+        The fewest rows of all sites behind a number that a procedure opens.
     """
 
     name: str
@@ -125,11 +185,46 @@ class StudyDocument:
     sealed: Mapping[str, bytes]
     private: bytes
     nonce: str
+    linkage: Linkage | None = None
+    procedures: Mapping[str, AskedProcedure] = field(default_factory=dict)
+    minimum: int = MINIMUM
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The names of all questions and procedures."""
+        return (*self.questions, *self.procedures)
+
+    @property
+    def modes(self) -> dict[str, str]:
+        """The mode of each of them."""
+        return {one: found.mode for one, found in self.questions.items()} | dict.fromkeys(
+            self.procedures, ROUNDS
+        )
+
+    @property
+    def min_sites(self) -> int:
+        """The fewest sites that results are from."""
+        return MIN_ROUND_SITES if self.procedures else MIN_SITES
+
+    @property
+    def limits(self) -> RowLimits:
+        """How many rows there must be behind what procedures open."""
+        return RowLimits(self.minimum, most_rows=self.n_rows)
+
+    @property
+    def n_opened(self) -> int:
+        """The most numbers that all rounds of all procedures open."""
+        return sum(n_opened_by(one.procedure, self.schema) for one in self.procedures.values())
+
+    def begin(self, name: str) -> SiteCourse:
+        """Return the state machine of a procedure, at its start."""
+        own = self.procedures[name].procedure
+        return SiteCourse(own, self.schema, self.limits, self.n_opened)
 
     @property
     def parties(self) -> tuple[str, ...]:
         """All names, each once."""
-        return tuple(dict.fromkeys((*self.sites, self.worker, self.receiver)))
+        return _party_names(self.sites, self.worker, self.receiver, self.linkage)
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -142,8 +237,17 @@ class StudyDocument:
             (SITE, name in self.sites),
             (WORKER, name == self.worker),
             (RECEIVER, name == self.receiver),
+            (AGENT, self.linkage is not None and name == self.linkage.agent),
         )
         return tuple(role for role, held in has if held)
+
+    def site_schema(self, site: str) -> PublicSchema:
+        """Return the schema of the table that a site brings."""
+        return (
+            self.schema
+            if self.linkage is None
+            else site_schema(self.schema, self.linkage.positions(site))
+        )
 
     def questions_in(self, *modes: str) -> dict[str, AskedQuestion]:
         """Return the questions that are answered in one of these modes."""
@@ -168,6 +272,17 @@ class StudyDocument:
             )
             if len(self.sites) == MIN_SITES:
                 found.append("each of the two sites gets the totals of the other from the sum")
+        for name, one in self.procedures.items():
+            most = n_opened_by(one.procedure, self.schema)
+            found += [
+                f"every round of {name} is an opening: all sites and {receiver} see up to "
+                f"{most:,} sums over all sites in up to {one.procedure.at_most:,} rounds",
+                f"all sites but one together get the totals of the one that is left, in every "
+                f"round of {name}",
+                f"a site that gives false totals steers the states of {name} that follow",
+            ]
+        if self.linkage is not None:
+            found += self.linkage.risks(self.sites)
         if not self.needs_key:
             return tuple(found)
         if self.key.kind == ONE_HOLDER:
@@ -199,8 +314,12 @@ class StudyDocument:
         """True if sites bring encrypted rows."""
         return bool(self.questions_in(ROWS, VOTES))
 
-    # -- stored form
-    # --------------------------------------------------------------------------------------------
+    @property
+    def measures(self) -> bool:
+        """True if sites compute on clear rows at home."""
+        return bool(self.questions_in(TOTALS, MASKED) or self.procedures)
+
+    # -- stored form -------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
         """Return canonical JSON, of which the id is a hash."""
@@ -220,6 +339,11 @@ class StudyDocument:
             "private": base64.b64encode(self.private).decode(),
             "nonce": self.nonce,
         }
+        if self.linkage is not None:
+            values["linkage"] = self.linkage.to_dict()
+        if self.procedures:
+            values["procedures"] = {name: one.to_dict() for name, one in self.procedures.items()}
+            values["minimum"] = self.minimum
         return json.dumps(values, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
 
     @classmethod
@@ -256,6 +380,12 @@ class StudyDocument:
                 {name: bytes.fromhex(sealed) for name, sealed in values["sealed"].items()},
                 base64.b64decode(values["private"], validate=True),
                 values["nonce"],
+                Linkage.from_dict(values["linkage"]) if "linkage" in values else None,
+                {
+                    name: AskedProcedure.from_dict(one)
+                    for name, one in values.get("procedures", {}).items()
+                },
+                values.get("minimum", MINIMUM),
             )
             found.check()
             if found.to_bytes() != data:
@@ -276,7 +406,7 @@ class StudyDocument:
 
     def check(self) -> None:
         """Refuse what cannot be a study."""
-        names = (*self.sites, self.worker, self.receiver, *self.questions)
+        names = (*self.parties, *self.asked)
         if not all(
             isinstance(one, str) and 0 < len(one) <= _NAME_LENGTH and one.isidentifier()
             for one in names
@@ -296,9 +426,10 @@ class StudyDocument:
                 "open every row. Name two",
                 code="worker-is-receiver",
             )
-        if not self.questions or not all(one.mode in MODES for one in self.questions.values()):
+        if not self.asked or not all(one.mode in MODES for one in self.questions.values()):
             raise ArgumentError(
-                f"a study asks questions, each in one of the modes {', '.join(MODES)}",
+                f"a study asks questions, each in one of the modes {', '.join(MODES)}, or "
+                f"procedures in the mode {ROUNDS}",
                 code="unknown-way",
             )
         as_count(self.n_rows, "n_rows", "rows")
@@ -324,12 +455,71 @@ class StudyDocument:
             self._check_votes(name, one.question)
         for one in self.questions.values():
             one.question.check(self.schema)
-            if one.question._settled() is not one.question:
+            if one.question._fix_seed() is not one.question:
                 raise ArgumentError(
                     "a question that leaves something to chance: everybody must ask the same",
                     code="no-seed",
                 )
         self._check_asked_once()
+        if self.linkage is not None:
+            self.linkage.check(self)
+        if self.procedures:
+            self._check_procedures()
+
+    def _check_procedures(self) -> None:
+        """Refuse procedures by which a member would learn more than the sums of many rows."""
+        if set(self.procedures) & set(self.questions):
+            raise ArgumentError("a procedure has the name of a question", code="repeated-name")
+        if len(self.sites) < MIN_ROUND_SITES:
+            raise ArgumentError(
+                f"{len(self.sites)} sites: a procedure takes {MIN_ROUND_SITES} or more, since of "
+                "two sites each gets the totals of the other in every round",
+                code="too-few-sites",
+            )
+        if self.linkage is not None:
+            raise ArgumentError(
+                "sites compute rounds on whole rows, and linked columns lie at several sites",
+                code="rounds-of-linked-columns",
+            )
+        if as_count(self.minimum, "minimum", "rows") < LEAST_MINIMUM:
+            raise ArgumentError(
+                f"minimum={self.minimum}: at least {LEAST_MINIMUM} rows of all sites must be "
+                "behind every number",
+                code="minimum-too-small",
+            )
+        for name, one in self.procedures.items():
+            own = one.procedure
+            check_procedure(own)
+            settled = own.in_ids(self.schema).fix_seeds()
+            if settled.parameters() != own.parameters():
+                raise ArgumentError(
+                    f"{name!r} is not as all sites ask it: in ids, with every seed",
+                    code="no-seed",
+                )
+            if start_digest(own, self.schema) != one.start:
+                raise ArgumentError(
+                    f"{name!r} starts in another state here than the document says: the versions "
+                    "of the library differ, or the document was altered",
+                    code="other-start",
+                )
+            check_rows(own, self.schema, self.n_rows, self.n_opened, self.limits)
+        self._check_run_once()
+
+    def _check_run_once(self) -> None:
+        """Refuse two procedures that estimate the same from different starts: the differences of
+        their states tell more than either.
+        """
+        for (other, before), (name, one) in combinations(self.procedures.items(), 2):
+            first, second = before.procedure, one.procedure
+            is_same = canonical_state(first.fits(self.schema)) == canonical_state(
+                second.fits(self.schema)
+            )
+            if first.name == second.name and is_same:
+                raise ArgumentError(
+                    f"{other!r} and {name!r} are one {first.name}, from one start or two: a study "
+                    "runs it once",
+                    code="repeated-procedure",
+                )
 
     def _check_parameters(self) -> None:
         """Refuse parameters under which a promise of the study does not hold."""
@@ -362,7 +552,8 @@ class StudyDocument:
         """Refuse what would open a ciphertext that one party has chosen under a joint key."""
         if self.questions_in(TOTALS):
             raise ParameterError(
-                f"{', '.join(self.questions_in(TOTALS))}: under a joint key, encrypted totals of one "
+                f"{', '.join(self.questions_in(TOTALS))}: under a joint key, encrypted totals of "
+                "one "
                 "site could be chosen so that "
                 "their sum tells the other sites' parts of the key: ",
                 Cure("mask totals", f"ask in the mode {MASKED!r}, which gives the same sum"),
@@ -436,7 +627,7 @@ class StudyDocument:
         if one.mode == ROWS:
             return [
                 circuit_digest(
-                    one.question.circuit(self.schema, asked_columns(self.schema, stored))
+                    one.question.circuit(self.schema, list_question_columns(self.schema, stored))
                 )
             ]
         stages = stages_of(one.question, self.schema, stored, self.n_rows)
@@ -480,22 +671,26 @@ class StudyDocument:
 def write_document(
     name: str,
     schema: Schema,
-    questions: Mapping[str, tuple[Question, str]],
+    questions: Mapping[str, tuple[Question | SiteProcedure, str]],
     n_rows: int,
     parameters: Parameters,
     sites: Sequence[str],
     worker: str,
     receiver: str,
     key: KeyRule,
+    linkage: Linkage | None = None,
+    minimum: int = MINIMUM,
 ) -> tuple[StudyDocument, dict[str, str]]:
     """Return a new document and the invitation codes by name, which are stored nowhere."""
+    schema.public().refuse_lanes("studies")
     nonce, reading = os.urandom(16).hex(), os.urandom(SEED_BYTES)
     bound = f"{_FORMAT} {nonce}".encode()
+    single, in_rounds = split_modes(questions)
     asked = {
-        one: AskedQuestion(asked_of(check_question(question), schema)._settled(), mode)
-        for one, (question, mode) in questions.items()
+        one: AskedQuestion(prepare_question(check_question(question), schema)._fix_seed(), mode)
+        for one, (question, mode) in single.items()
     }
-    names = tuple(dict.fromkeys((*sites, worker, receiver)))
+    names = _party_names(sites, worker, receiver, linkage)
     invitations = {one: Invitation.new() for one in names}
     members = [one for one in names if one in (*sites, receiver)]
     document = StudyDocument(
@@ -512,13 +707,48 @@ def write_document(
         {one: lock(invitations[one].reading, reading, bound) for one in members},
         lock(reading, schema.to_json().encode(), bound),
         nonce,
+        None if linkage is None else linkage.resolve(schema),
+        {one: AskedProcedure.ask(procedure, schema) for one, procedure in in_rounds.items()},
+        minimum,
     )
     try:
         document.check()
     except ValueError as error:
         raise (
             error
-            if isinstance(error, (SchemaError, ParameterError))
-            else ParameterError(str(error))
+            if isinstance(error, (SchemaError, ParameterError, DisclosureError))
+            else ParameterError(error)
         ) from None
     return document, {one: invitation.code for one, invitation in invitations.items()}
+
+
+def split_modes(
+    questions: Mapping[str, tuple[Question | SiteProcedure, str]],
+) -> tuple[dict[str, tuple[Question, str]], dict[str, SiteProcedure]]:
+    """Return the questions with their modes, and the procedures, which have one mode."""
+    single: dict[str, tuple[Question, str]] = {}
+    in_rounds: dict[str, SiteProcedure] = {}
+    for name, (asked, mode) in questions.items():
+        if mode != ROUNDS and not isinstance(asked, SiteProcedure):
+            single[name] = (asked, mode)
+            continue
+        if not isinstance(asked, SiteProcedure) or mode != ROUNDS:
+            raise ArgumentTypeError(
+                f"{name!r}: the mode {ROUNDS!r} is for procedures whose totals sites compute at "
+                "home, and these have no other",
+                code="not-a-site-procedure",
+            )
+        in_rounds[name] = asked
+    return single, in_rounds
+
+
+def start_digest(procedure: SiteProcedure, schema: PublicSchema) -> str:
+    """Return a hash of the state that a procedure starts in."""
+    return state_digest(canonical_state(procedure.start(schema)))
+
+
+def _party_names(
+    sites: Sequence[str], worker: str, receiver: str, linkage: Linkage | None
+) -> tuple[str, ...]:
+    agent = [] if linkage is None or not linkage.agent else [linkage.agent]
+    return tuple(dict.fromkeys((*sites, worker, receiver, *agent)))

@@ -22,7 +22,7 @@ from encryptedstats.errors import FileFormatError, KeyMismatchError, PassphraseE
 from encryptedstats.storage import container
 from encryptedstats.studies.documents import ESCROW, ONE_HOLDER
 from encryptedstats.studies.transcript import Call, StudyState
-from encryptedstats.tables import Schema, plan
+from encryptedstats.tables import PublicSchema, Schema, plan
 
 if TYPE_CHECKING:
     from encryptedstats.studies.study import Study
@@ -44,7 +44,7 @@ class KeyKind(ABC):
     shared: ClassVar[bool] = False
 
     def parameters(
-        self, circuits: Sequence[Any], schema: Schema, n_rows: int, sites: int
+        self, circuits: Sequence[Any], schema: Schema | PublicSchema, n_rows: int, sites: int
     ) -> Parameters:
         """Return parameters that carry all these circuits, over the rows of all sites, and their
         opening.
@@ -92,10 +92,6 @@ def register(kind: KeyKind) -> KeyKind:
     """Make a kind of key known."""
     _KINDS[kind.kind] = kind
     return kind
-
-
-def kind_names() -> tuple[str, ...]:
-    return tuple(_KINDS)
 
 
 def kind_of(name: str) -> KeyKind:

@@ -41,7 +41,7 @@ from encryptedstats.studies.holding import (
 )
 from encryptedstats.studies.parties import RECEIVER, SITE
 from encryptedstats.studies.transcript import CHECK, KEY_ROUNDS, Call, StudyState
-from encryptedstats.tables import Schema, plan
+from encryptedstats.tables import PublicSchema, Schema, plan
 from encryptedstats.tables.answers.files import read_answer
 
 if TYPE_CHECKING:
@@ -63,13 +63,12 @@ class Joint(KeyKind):
     shared = True
 
     def parameters(
-        self, circuits: Sequence[Any], schema: Schema, n_rows: int, sites: int
+        self, circuits: Sequence[Any], schema: Schema | PublicSchema, n_rows: int, sites: int
     ) -> Parameters:
         """Return parameters with room for the noise of every site's share and for flooding."""
         return plan(list(circuits), schema, n_rows, members=sites).parameters
 
-    # -- making the key
-    # --------------------------------------------------------------------------------------------
+    # -- making the key ----------------------------------------------------------------------------
 
     def makers(self, state: StudyState) -> tuple[str, ...]:
         """Return the sites that owe a message of the current round; then the receiver, who
@@ -160,8 +159,7 @@ class Joint(KeyKind):
             passphrase=words,
         )
 
-    # -- opening
-    # --------------------------------------------------------------------------------------------
+    # -- opening -----------------------------------------------------------------------------------
 
     def share(self, study: Study, state: StudyState, call: Call) -> bytes:
         """Return this site's shares for a call, after recomputing each result from the rows of all

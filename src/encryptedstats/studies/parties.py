@@ -27,7 +27,7 @@ from encryptedstats.storage import passphrase as locks
 from encryptedstats.storage.objects import read_object, write_object
 
 #: What somebody can be in a study; one party can be several of them.
-SITE, WORKER, RECEIVER = "site", "worker", "receiver"
+SITE, WORKER, RECEIVER, AGENT = "site", "worker", "receiver", "linkage agent"
 _FORMAT: Final = "encryptedstats study identity 1"
 _MAX_BYTES: Final = 1 << 16
 
@@ -112,8 +112,7 @@ class Identity:
         """Return a secret of 32 bytes for one purpose, the same each time."""
         return derive_key(self._seed, b"party\0" + self.study.encode() + b"\0" + purpose)
 
-    # -- files
-    # --------------------------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], passphrase: str | None = None) -> None:
         """Write it to a file that only its user can read, locked if a passphrase is given. A file
@@ -185,8 +184,7 @@ class Identity:
         )
 
 
-# -- invitations
-# ------------------------------------------------------------------------------------------------
+# -- invitations -----------------------------------------------------------------------------------
 
 
 class Invitation:

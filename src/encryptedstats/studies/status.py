@@ -7,6 +7,8 @@ from typing import Any
 
 from encryptedstats.studies.documents import MASKED, MIN_SITES, TOTALS
 from encryptedstats.studies.holding import kind_of
+from encryptedstats.studies.linking import links_of, next_link_steps
+from encryptedstats.studies.rounds import describe_run, describe_runs, next_round_steps
 from encryptedstats.studies.transcript import StudyState
 
 
@@ -20,16 +22,19 @@ class Status:
 
     @property
     def next(self) -> list[tuple[str, str]]:
-        """Pairs of a name and ``"join"``, ``"keygen"``, ``"add"``, ``"share"``, ``"fit"`` or
-        ``"open"``.
+        """Pairs of a name and ``"join"``, ``"link"``, ``"keygen"``, ``"add"``, ``"share"``,
+        ``"fit"`` or ``"open"``.
         """
         return self.unsent or next_steps(self.state)
 
     @property
     def ended(self) -> str:
         """Why nobody has anything left to do, or an empty text."""
-        if set(self.state.opened) == set(self.state.document.questions):
-            return "all is opened"
+        state = self.state
+        stopped = [name for name, run in state.runs.items() if run.stopped or run.disputed]
+        if {*state.opened, *stopped} == set(state.document.asked):
+            both = [", ".join(stopped) + " cannot go on"] if stopped else []
+            return "; ".join(["all is opened" if not both else "all else is opened", *both])
         enough = len(self.state.good_sites) >= MIN_SITES
         return (
             "no site has new rows"
@@ -46,6 +51,8 @@ class Status:
             "key_id": state.key_id,
             "retired": dict(state.retired),
             "joined": sorted(state.parties),
+            "people": dict(links_of(state).people),
+            "linked": links_of(state).n_linked,
             "rows": {site: rows.n_rows for site, rows in state.rows.items()},
             "new_rows": {site: rows.n_rows for site, rows in state.new_rows.items()},
             "planned_rows": document.n_rows,
@@ -53,6 +60,7 @@ class Status:
             "valid": dict(state.valid),
             "answered": sorted(state.answers),
             "opened": sorted(state.opened),
+            "rounds": describe_runs(state),
             "refused": [*map(str, state.refused), *self.refusals],
             "open_risks": list(document.open_risks),
             "next": [list(step) for step in self.next],
@@ -68,11 +76,14 @@ class Status:
             f"  sites      {', '.join(document.sites)}; worker {document.worker}, receiver "
             f"{document.receiver}",
             "  questions  "
-            f"{', '.join(f'{name} ({one.mode})' for name, one in document.questions.items())}",
+            f"{', '.join(f'{name} ({mode})' for name, mode in document.modes.items())}",
             f"  key        {key}; {'key ' + state.key_id if state.key_id else 'not made yet'}",
             *(f"  risk       {risk}" for risk in document.open_risks),
             f"  joined     {', '.join(facts['joined']) or 'nobody yet'}",
         ]
+        people = [f"{site} {count:,}" for site, count in facts["people"].items()]
+        linked = f"; linked {facts['linked']:,}" if facts["linked"] else ""
+        lines += [f"  people     {', '.join(people)}{linked}"] if people else []
         rows = [f"{site} {count:,}" for site, count in facts["rows"].items()]
         lines += (
             [f"  rows       {', '.join(rows)}; up to {document.n_rows:,} together"] if rows else []
@@ -84,6 +95,7 @@ class Status:
             f"  valid      {site}: {'yes' if good else 'NO, its rows are left out'}"
             for site, good in state.valid.items()
         ]
+        lines += [f"  rounds     {describe_run(*one)}" for one in facts["rounds"].items()]
         lines += [f"  opened     {', '.join(facts['opened'])}"] if state.opened else []
         lines += [f"  retired    key {key_id}: {why}" for key_id, why in state.retired.items()]
         lines += [f"  refused    {why}" for why in facts["refused"]]
@@ -101,12 +113,15 @@ def next_steps(state: StudyState) -> list[tuple[str, str]]:
     missing = [name for name in document.parties if name not in state.parties]
     if missing:
         return [(name, "join") for name in missing]
+    links = next_link_steps(state)
+    if links:
+        return links
     if document.needs_key and not state.keys:
         return [(name, "keygen") for name in kind_of(document.key.kind).makers(state)]
     steps = [(site, "add") for site in _debtors(state)]
     if document.pools and state.fixed:
         steps += _row_steps(state)
-    steps += _total_steps(state)
+    steps += _total_steps(state) + next_round_steps(state)
     return list(dict.fromkeys(steps))
 
 
@@ -115,8 +130,7 @@ def _debtors(state: StudyState) -> list[str]:
     document = state.document
     owing = [site for site in state.sites if site not in state.rows] if document.pools else []
     owing = list(state.undecided) or owing  # those before all others
-    ready = state.judged or not document.pools
-    for question in document.questions_in(TOTALS, MASKED) if ready else ():
+    for question in document.questions_in(TOTALS, MASKED) if state.ready else ():
         now = state.round(question)
         owing += [site for site in now.members if site not in now.objects]
     return list(dict.fromkeys(owing))

@@ -13,6 +13,7 @@ import json
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -20,11 +21,15 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
+import pandas as pd
+
 from encryptedstats.circuits.results import EncryptedNumbers
+from encryptedstats.circuits.search import Stage
 from encryptedstats.crypto import Parameters, PublicKeys
 from encryptedstats.crypto.envelopes import seal_for
 from encryptedstats.crypto.keys import fingerprint_of
 from encryptedstats.errors import ExistsError, FileFormatError, KeyMismatchError, StudyError
+from encryptedstats.procedures.site_procedure import MINIMUM, SiteProcedure
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import (
     local_or_url,
@@ -33,20 +38,24 @@ from encryptedstats.storage.objects import (
     read_object,
     write_object,
 )
+from encryptedstats.studies import linking, rounds, validity
 from encryptedstats.studies import totals as home
-from encryptedstats.studies import validity
 from encryptedstats.studies.documents import (
     MASKED,
     MAX_DOCUMENT_BYTES,
     ONE_HOLDER,
+    ROUNDS,
     ROWS,
     TOTALS,
     VOTES,
     KeyRule,
     StudyDocument,
+    split_modes,
     write_document,
 )
 from encryptedstats.studies.holding import Opener, kind_of
+from encryptedstats.studies.identifiers import REFUSE, LinkReport
+from encryptedstats.studies.linkage import Linkage, LinkedTable, joined_schema, plan_linked
 from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Invitation
 from encryptedstats.studies.pooling import (
     are_from_rows,
@@ -55,6 +64,7 @@ from encryptedstats.studies.pooling import (
     seal_rows,
     site_table,
 )
+from encryptedstats.studies.runs import Round
 from encryptedstats.studies.sealing import SealedStore
 from encryptedstats.studies.status import Status
 from encryptedstats.studies.transcript import (
@@ -62,18 +72,17 @@ from encryptedstats.studies.transcript import (
     MAX_OBJECT_BYTES,
     NEW,
     Message,
-    Round,
     SiteRows,
     StudyState,
     Transcript,
 )
-from encryptedstats.tables import EncryptedTable, Question, Schema, Table
+from encryptedstats.tables import EncryptedTable, PublicSchema, Question, Schema, Table
 from encryptedstats.tables.answers.answer import PREDICTION_KIND, Answer
 from encryptedstats.tables.answers.files import read_answer
 from encryptedstats.tables.columns import table_columns
 from encryptedstats.tables.encryption import FileRows
 from encryptedstats.tables.manifest import MANIFEST
-from encryptedstats.tables.questions.question import asked_of
+from encryptedstats.tables.questions.question import prepare_question
 from encryptedstats.tables.questions.row_answers import stages_of
 
 DOCUMENT: Final = "study.json"
@@ -144,19 +153,22 @@ class Study:
         self._home: str | None = None
         self._seen: str | None = None
         self._me: Identity | None = None
+        self._courses: dict[str, rounds.Followed] = {}
         if identity is not None:
             self._become(identity, passphrase)
         if fingerprint is not None:
             self._check_fingerprint(fingerprint)
 
-    # -- who is who
-    # --------------------------------------------------------------------------------------------
+    # -- who is who --------------------------------------------------------------------------------
 
     def _become(self, identity: str | os.PathLike[str] | Identity, passphrase: str | None) -> None:
         me = identity if isinstance(identity, Identity) else Identity.load(identity, passphrase)
         if me.study != self.document.id:
             raise KeyMismatchError(
-                f"this identity is for study {me.study}, and {self.url} is study {self.document.id}",
+                (
+                    f"this identity is for study {me.study}, and {self.url} is study "
+                    f"{self.document.id}"
+                ),
                 code="other-study",
             )
         self._me = me
@@ -232,12 +244,12 @@ class Study:
             raise KeyMismatchError(
                 f"the study at {self.url} has the fingerprint {self.fingerprint}, and "
                 f"{expected!r} is expected: it has other "
-                "members, keys or agreements than those that were read to you. Do not go on with it",
+                "members, keys or agreements than those that were read to you. Do not go on with "
+                "it",
                 code="other-fingerprint",
             )
 
-    # -- making and joining
-    # ----------------------------------------------------------------------------------------
+    # -- making and joining ------------------------------------------------------------------------
 
     @classmethod
     def create(
@@ -245,7 +257,9 @@ class Study:
         url: str | os.PathLike[str],
         *,
         schema: Schema,
-        questions: Mapping[str, Question | tuple[Question, str]],
+        questions: Mapping[
+            str, Question | SiteProcedure | tuple[Question, str] | tuple[SiteProcedure, str]
+        ],
         n_rows: int,
         sites: Sequence[str],
         worker: str,
@@ -254,6 +268,8 @@ class Study:
         openers: int = 0,
         name: str = "study",
         parameters: Parameters | None = None,
+        linkage: Linkage | None = None,
+        minimum: int = MINIMUM,
     ) -> Study:
         """Write the document of a new study.
 
@@ -268,34 +284,50 @@ class Study:
             All that may ever be asked, by name: a question or model; or with the mode it is
             answered, ``"rows"`` (from encrypted rows, by default), ``"votes"`` (under a joint key:
             for new rows that sites bring, by a model that nobody ever opens), ``"totals"`` (sites
-            encrypt totals) or ``"masked"`` (sites mask totals, and only the sum is seen).
+            encrypt totals) or ``"masked"`` (sites mask totals, and only the sum is seen). A
+            :class:`SiteProcedure` has the mode ``"rounds"``: sites mask totals round by round, and
+            all of them and the receiver see the sums.
         n_rows : int
             The most rows that all sites have together.
         sites, worker, receiver : names
             Who brings rows, who computes, who opens. The worker must not be the receiver.
         key : "one holder", "escrow" or "joint"
             Whether the receiver holds the secret key, ``openers`` of the sites have to help it, or
-            (experimental) nobody ever holds it, and all sites have to help: see docs/explanation/threshold.md.
+            (experimental) nobody ever holds it, and all sites have to help: see
+            docs/explanation/threshold.md.
         openers : int
             With ``key="escrow"``: how many sites it takes.
         name : str
         parameters : Parameters, optional
             By default those that carry all questions and the validity of all rows.
+        linkage : Linkage, optional
+            Where each site brings other columns of the same people. ``n_rows`` is then the most
+            people that all sites have together.
+        minimum : int
+            The fewest rows of all sites behind a number that a procedure opens.
         """
-        asked = {
-            one: found if isinstance(found, tuple) else (found, ROWS)
-            for one, found in questions.items()
-        }
+        asked = {one: _with_mode(found) for one, found in questions.items()}
         holding = kind_of(key)
         if parameters is None:
-            circuits = planned_circuits(schema, asked, n_rows)
+            resolved = None if linkage is None else linkage.resolve(schema)
+            known, circuits = planned_circuits(schema, split_modes(asked)[0], n_rows, resolved)
             parameters = (
-                holding.parameters(circuits, schema, n_rows, len(sites))
+                holding.parameters(circuits, known, n_rows, len(sites))
                 if circuits
                 else Parameters.choose(max_value=n_rows, depth=0)
             )
         document, invitations = write_document(
-            name, schema, asked, n_rows, parameters, sites, worker, receiver, KeyRule(key, openers)
+            name,
+            schema,
+            asked,
+            n_rows,
+            parameters,
+            sites,
+            worker,
+            receiver,
+            KeyRule(key, openers),
+            linkage,
+            minimum,
         )
         store = open_store(local_or_url(url))
         if not store.create(DOCUMENT, document.to_bytes()):
@@ -345,8 +377,7 @@ class Study:
             )
         return study
 
-    # -- what everybody sees
-    # ---------------------------------------------------------------------------------------
+    # -- what everybody sees -----------------------------------------------------------------------
 
     def state(self) -> StudyState:
         """Return the state after all messages so far."""
@@ -370,6 +401,9 @@ class Study:
             if not self.store.exists(f"{rows.folder}/{MANIFEST}")
         ]
         has = self.transcript.has_object
+        found += [(who, "link") for who, digest in linking.objects_of(state) if not has(digest)]
+        due = rounds.objects_due(state)
+        found += [(site, "share") for site, digest in due if not has(digest)]
         for now in state.rounds.values():
             found += [
                 (site, "share")
@@ -429,8 +463,7 @@ class Study:
             )
         return keys
 
-    # -- the key
-    # --------------------------------------------------------------------------------------------
+    # -- the key -----------------------------------------------------------------------------------
 
     def keygen(
         self, path: str | os.PathLike[str] | None = None, passphrase: str | None = None
@@ -445,8 +478,7 @@ class Study:
         self._as(RECEIVER, "retire the key")
         self.post("retire", {"key_id": self.state().key_id, "why": why})
 
-    # -- a site
-    # --------------------------------------------------------------------------------------------
+    # -- a site ------------------------------------------------------------------------------------
 
     def add(self, data: Any, y: Any = None, *, new: Any = None, **options: Any) -> None:
         """Bring your rows, encrypted under the study's key, and the totals that are computed at
@@ -470,38 +502,119 @@ class Study:
         """
         self._as(SITE, "bring rows")
         state = self.state()
+        if self.document.linkage is not None:
+            self._upload_rows(state)
+            if self.me.name not in state.rows:
+                self._add_rows("rows", linking.place_own_rows(self, data), state, options)
+            return
         if new is not None and not self.document.questions_in(VOTES):
             raise StudyError(
                 "new= is for studies that ask for votes, and no question of this one does",
                 code="no-votes-asked",
             )
-        if isinstance(data, EncryptedTable):
-            if self.document.questions_in(TOTALS, MASKED):
-                raise StudyError(
-                    "totals are computed from plain rows, and these are encrypted: give the rows",
-                    code="already-encrypted",
-                )
-            table: Table | None = None
-        elif not isinstance(data, (str, os.PathLike)):
-            table = self._check_table(data, y)
-        elif self.document.questions_in(
-            TOTALS, MASKED
-        ):  # these take the rows as a whole; encrypted rows are read a piece at a time
-            table = Table.concat(
-                list(FileRows(self.schema, data).tables(self.document.parameters.slots))
-            )
-        else:
-            table = None
+        table = self._read_home(data, y)
         self._upload_rows(state)
         if self.document.pools and self.me.name not in state.rows:
             if self.me.name in state.undecided:
                 self._add_new_rows(new, state, options)
             if not self.state().undecided:
                 self._add_rows("rows", data if table is None else table, state, options)
-        if table is not None and (self.state().judged or not self.document.pools):
+        if table is not None and self.state().ready:
             for question in self.document.questions_in(TOTALS, MASKED):
                 self._add_totals(question, table)
         self._store_totals()
+        rounds.take_part(self, table)
+
+    def _read_home(self, data: Any, y: Any = None) -> Table | None:
+        """Return rows as a clear table; None where they are only encrypted, a piece at a time."""
+        if isinstance(data, EncryptedTable):
+            if self.document.measures:
+                raise StudyError(
+                    "totals are computed from plain rows, and these are encrypted: give the rows",
+                    code="already-encrypted",
+                )
+            return None
+        if not isinstance(data, (str, os.PathLike)):
+            return self._check_table(data, y)
+        if not self.document.measures:
+            return None
+        return Table.concat(
+            list(FileRows(self.schema, data).tables(self.document.parameters.slots))
+        )
+
+    def run_rounds(
+        self,
+        data: Any,
+        y: Any = None,
+        *,
+        every: float = 2.0,
+        progress: Callable[[str], None] | None = None,
+    ) -> dict[str, Any]:
+        """Do what is due for your site in all procedures, until all are done; return their results.
+
+        It waits for the other sites in every round. After an interruption call it again, with the
+        same rows.
+
+        Parameters
+        ----------
+        data, y
+            See :meth:`add`.
+        every : float
+            Seconds between two looks into the shared folder.
+        progress : function, optional
+            Called with a sentence whenever a procedure has come further.
+        """
+        self._as(SITE, "bring rows")
+        table, printed = self._read_home(data, y), dict[str, str]()
+        while True:
+            self.add(table)
+            state = self.state()
+            for name, facts in rounds.describe_runs(state).items():
+                said = rounds.describe_run(name, facts)
+                if progress is not None and printed.get(name) != said:
+                    progress(said)
+                printed[name] = said
+            if not any(run.waits for run in state.runs.values()):
+                return rounds.read_ended(self, record=False)
+            time.sleep(every)
+
+    def link(
+        self,
+        rows: pd.DataFrame | None = None,
+        *,
+        on: Sequence[str] = (),
+        duplicates: str = REFUSE,
+        send: bool = True,
+    ) -> LinkReport | None:
+        """Agree on the slots of people, in a study with linked columns; do what is due for you.
+
+        A site gives its rows and the columns of their identifiers. Its first call sends keyed
+        hashes or blinded points of them, and nothing else. Later calls, and those of the linkage
+        agent, take no rows.
+
+        Parameters
+        ----------
+        rows : DataFrame, optional
+        on : sequence of str
+            The columns with the identifiers, in the order that the study has agreed on.
+        duplicates : "refuse", "first" or "drop"
+            What becomes of rows with the identifiers of another row.
+        send : bool
+            False reports on the rows of a site, and sends nothing.
+
+        Returns
+        -------
+        LinkReport or None
+            Rows without identifiers, duplicates, people who nearly agree, and how many people are
+            linked once that is known. None for the agent.
+        """
+        if not send and rows is not None:
+            return linking.find_own_people(self, rows, on, duplicates).report
+        return linking.link(self, rows, on, duplicates)
+
+    def identifier_columns(self) -> list[str]:
+        """Return the columns by which this site has linked its people."""
+        return linking.identifier_columns(self)
 
     def _check_table(self, data: Any, y: Any) -> Table:
         table = (
@@ -652,7 +765,7 @@ class Study:
         """Give what the study waits for from you: your number of the coin, your share of an
         opening. Says what was given.
         """
-        sent = [*self._toss(), *self._store_totals()]
+        sent = [*self._toss(), *self._store_totals(), *rounds.take_part(self, None)]
         state = self.state()
         call = state.call
         kind = kind_of(self.document.key.kind)
@@ -718,10 +831,9 @@ class Study:
                 code="coin-already-shown",
             )
         self.post("coin", {"number": self.me.coin.hex()})
-        return ["its number of the coin"]
+        return ["its random number for the joint draw"]
 
-    # -- the worker
-    # --------------------------------------------------------------------------------------------
+    # -- the worker --------------------------------------------------------------------------------
 
     def fit(self, **options: Any) -> list[str]:
         """Compute what can be computed now: validity totals of all sites, then the answers. Says
@@ -790,7 +902,9 @@ class Study:
         return SealedStore(self.store, rows.folder, key)
 
     def _rows_to_check(self, one: str, state: StudyState, keys: PublicKeys) -> EncryptedTable:
-        """Return the rows that validity totals are computed from: those of a site, or its new rows."""
+        """Return the rows that validity totals are computed from: those of a site, or
+        its new rows.
+        """
         if not one.startswith(NEW):
             return self._site(one, state, keys)
         site = one.removeprefix(NEW)
@@ -800,7 +914,9 @@ class Study:
         )
 
     def new_rows(self) -> EncryptedTable:
-        """Return the encrypted rows to vote on, of all valid sites, in the order of the document."""
+        """Return the encrypted rows to vote on, of all valid sites, in the order of the
+        document.
+        """
         state = self.state()
         if not state.asking_sites:
             raise StudyError("no new rows were found to be valid yet", code="no-valid-new-rows")
@@ -813,7 +929,10 @@ class Study:
         if not state.judged or not state.good_sites:
             raise StudyError("no rows were found to be valid yet", code="no-valid-rows")
         keys = self._keys_of(state)
-        return pool([self._site(site, state, keys) for site in state.good_sites])
+        tables = [self._site(site, state, keys) for site in state.good_sites]
+        if self.document.linkage is None:
+            return pool(tables)
+        return LinkedTable(tables, self.document, keys, linking.links_of(state).n_linked)
 
     def _answer(self, question: str, state: StudyState, options: Mapping[str, Any]) -> Answer:
         if self.document.questions[question].mode == TOTALS:
@@ -830,8 +949,7 @@ class Study:
         answer = self.table()._answer_to(asked.question, **options)
         return answer.predict_votes(self.new_rows(), **options) if asked.mode == VOTES else answer
 
-    # -- the receiver
-    # --------------------------------------------------------------------------------------------
+    # -- the receiver ------------------------------------------------------------------------------
 
     def exclude(self, site: str, why: str) -> None:
         """Go on without a site that does not come, in all questions; those who sent totals send
@@ -850,7 +968,7 @@ class Study:
         again: bool = False,
     ) -> dict[str, Any]:
         """Open what may be opened now: first whether rows are valid, then the answers. An opening
-        is recorded before it is shown.
+        is recorded before it is shown. Sites read the results of procedures, whose sums they see.
 
         Parameters
         ----------
@@ -868,9 +986,12 @@ class Study:
             What each question makes of its totals, by name; empty where something else comes first:
             :meth:`status` says what.
         """
+        if self.document.procedures and RECEIVER not in self.document.roles(self.me.name):
+            self._as(SITE, "read the results of procedures")
+            return rounds.read_ended(self, record=False)
         self._as(RECEIVER, "open results")
         self._toss()
-        found = self._open_masked(self.state())
+        found = self._open_masked(self.state()) | rounds.read_ended(self, record=True)
         state = self.state()
         items = self._openable(state, again)
         if not items:
@@ -893,7 +1014,9 @@ class Study:
         }
 
     def _openable(self, state: StudyState, again: bool) -> dict[str, str]:
-        """Return what is to be opened next: validity totals first, then all answers that are there."""
+        """Return what is to be opened next: validity totals first, then all answers
+        that are there.
+        """
         if state.checks and not state.valid:
             return {CHECK + site: digest for site, digest in state.checks.items()}
         if kind_of(self.document.key.kind).shared and state.call is None:
@@ -941,7 +1064,10 @@ class Study:
                 if votes
                 else [state.rows[s] for s in state.good_sites]
             )
-            good = good and are_from_rows(answer.block_ids, answer.n_rows, rows)
+            n_rows = sum(one.n_rows for one in rows)
+            if self.document.linkage is not None:
+                n_rows = linking.links_of(state).n_linked
+            good = good and answer.n_rows == n_rows and are_from_rows(answer.block_ids, rows)
             good = good and (answer.kind == PREDICTION_KIND, answer.output) == (
                 asked.mode == VOTES,
                 asked.question.outputs[0] if asked.mode == VOTES else "",
@@ -976,6 +1102,13 @@ class Study:
         )
 
 
+def _with_mode(asked: Any) -> tuple[Any, str]:
+    """Return a question and its mode, which need not be said of rows and of procedures."""
+    if isinstance(asked, tuple):
+        return asked
+    return asked, ROUNDS if isinstance(asked, SiteProcedure) else ROWS
+
+
 def _name_totals(question: str, now: Round) -> str:
     return f"totals-{question}-{now.number}"
 
@@ -997,23 +1130,45 @@ def _computed_objects(state: StudyState) -> dict[str, str]:
 
 
 def planned_circuits(
-    schema: Schema, asked: Mapping[str, tuple[Question, str]], n_rows: int
-) -> list[Any]:
-    """Return everything that the parameters of a study must carry: the questions, and the validity
-    of the rows of any site.
+    schema: Schema,
+    asked: Mapping[str, tuple[Question, str]],
+    n_rows: int,
+    linkage: Linkage | None = None,
+) -> tuple[Schema | PublicSchema, list[Any]]:
+    """Return everything that the parameters of a study must carry, and the schema of the columns.
+
+    That is the questions, and the validity of the rows of any site.
     """
+    if linkage is not None:
+        return _planned_links(schema, asked, n_rows, linkage)
     rows = [question for question, mode in asked.values() if mode == ROWS]
     sums = [question for question, mode in asked.values() if mode == TOTALS]
     votes = [
-        asked_of(question, schema)._settled() for question, mode in asked.values() if mode == VOTES
+        prepare_question(question, schema)._fix_seed()
+        for question, mode in asked.values()
+        if mode == VOTES
     ]
     public = schema.public()
     circuits: list[Any] = [
         *rows,
-        *(home.plan_totals(one.in_ids(schema)._settled(), public, n_rows) for one in sums),
+        *(home.plan_totals(one.in_ids(schema)._fix_seed(), public, n_rows) for one in sums),
     ]
     stored = table_columns(public, classes=public.has_target)
     for number, one in enumerate(votes):
         # Totals of several models have names of their own.
-        circuits += [stage.renamed(str(number)) for stage in stages_of(one, public, stored, n_rows)]
-    return [*circuits, validity.plan_validity(public, n_rows)] if rows or votes else circuits
+        circuits += [
+            stage.rename_packs(str(number)) for stage in stages_of(one, public, stored, n_rows)
+        ]
+    if rows or votes:
+        circuits.append(validity.plan_validity(public, n_rows))
+    return schema, circuits
+
+
+def _planned_links(
+    schema: Schema, asked: Mapping[str, tuple[Question, str]], n_rows: int, linkage: Linkage
+) -> tuple[PublicSchema, list[Any]]:
+    """Return the same for linked columns: totals multiplied by the columns that link."""
+    joined = joined_schema(schema.public(), len(linkage.columns))
+    settled = (prepare_question(one, schema)._fix_seed() for one, _ in asked.values())
+    stages = [Stage(plan_linked(one, schema.public(), linkage), n_rows) for one in settled]
+    return joined, [*stages, validity.plan_validity(joined, n_rows)]

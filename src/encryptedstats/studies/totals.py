@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from encryptedstats.circuits.bounds import read_bounds
@@ -25,11 +25,17 @@ from encryptedstats.crypto.envelopes import seal_for
 from encryptedstats.crypto.packing import encrypted_totals_noise
 from encryptedstats.errors import FileFormatError, StudyError, TooLargeError
 from encryptedstats.storage import container
-from encryptedstats.studies.transcript import Round, StudyState
+from encryptedstats.studies.runs import Round
+from encryptedstats.studies.transcript import StudyState
 from encryptedstats.tables import PublicSchema, Question, Schema, Table
 from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.answers.files import read_answer
-from encryptedstats.tables.columns import asked_columns, column_ranges, digits_among, table_columns
+from encryptedstats.tables.columns import (
+    column_ranges,
+    digits_among,
+    list_question_columns,
+    table_columns,
+)
 from encryptedstats.tables.encodings import Column
 
 if TYPE_CHECKING:
@@ -42,8 +48,7 @@ _MODULUS: Final = 1 << MASK_BITS
 _BESIDE: Final = 2  # the number of rows, and of those that were left out
 
 
-# -- encrypted
-# ------------------------------------------------------------------------------------------------
+# -- encrypted -------------------------------------------------------------------------------------
 
 
 def plan_totals(question: Question, schema: PublicSchema, n_rows: int) -> Stage:
@@ -51,7 +56,7 @@ def plan_totals(question: Question, schema: PublicSchema, n_rows: int) -> Stage:
     of the totals, and their sum.
     """
     circuit = question.circuit(schema)
-    columns = asked_columns(schema, table_columns(schema, classes=schema.has_target))
+    columns = list_question_columns(schema, table_columns(schema, classes=schema.has_target))
     bounds = read_bounds(circuit, column_ranges(schema, columns), n_rows)
     first = next(node for node in bounds if node.op == "column")
     return Stage(
@@ -66,7 +71,7 @@ def encrypt_answer(question: Question, table: Table, keys: PublicKeys) -> Answer
     added.
     """
     schema, parameters = table.schema.public(), keys.parameters
-    columns = asked_columns(schema, table_columns(schema, classes=schema.has_target))
+    columns = list_question_columns(schema, table_columns(schema, classes=schema.has_target))
     digits = digits_among(
         table_columns(schema, (), classes=schema.has_target, digit_bits=parameters.digit_bits)
     )
@@ -110,14 +115,14 @@ def seal_answer(study: Study, state: StudyState, question: str, answer: Answer) 
     data = container.to_bytes(answer.to_container())
     worker = state.parties[study.document.worker]
     return seal_for(
-        worker.sealing, data, _binding(study, question, state.round(question), study.me.name)
+        worker.sealing, data, bind(study, question, state.round(question), study.me.name)
     )
 
 
 def _read_totals_of(study: Study, question: str, site: str, now: Round, keys: PublicKeys) -> Answer:
     """Read the totals of a site, and check that they claim the noise of new ciphertexts."""
     sealed = study.transcript.read_object(now.objects[site])
-    data = study.me.reader.open(sealed, _binding(study, question, now, site))
+    data = study.me.reader.open(sealed, bind(study, question, now, site))
     answer = read_answer(container.from_bytes(data), keys)
     fresh = encrypted_totals_noise(keys.parameters)
     if answer.ciphertexts.form != PACKED or any(
@@ -132,59 +137,37 @@ def _read_totals_of(study: Study, question: str, site: str, now: Round, keys: Pu
     return answer
 
 
-# -- masked
-# ------------------------------------------------------------------------------------------------
+# -- masked ----------------------------------------------------------------------------------------
 
 
 def mask_totals(study: Study, state: StudyState, question: str, values: Sequence[int]) -> bytes:
     """Return the totals of this site under its masks, encrypted for the receiver, who learns only
     the sum.
     """
-    state.check_joined("totals are masked by keys of everybody, so add them")
     now = state.round(question)
+    data = add_masks(study, state, question, now, values)
+    receiver = state.parties[study.document.receiver]
+    return seal_for(receiver.sealing, data, bind(study, question, now, study.me.name))
+
+
+def add_masks(
+    study: Study, state: StudyState, question: str, now: Round, values: Sequence[int]
+) -> bytes:
+    """Return numbers of this site under its masks, which cancel in the sum of all members."""
+    state.check_joined("totals are masked by keys of everybody, so add them")
     hidden = [value % _MODULUS for value in values]
     for other in now.members:
         if other != study.me.name:
             mask = _mask(study, state, question, now, other, len(values))
             sign = 1 if study.me.name < other else -1
             hidden = [(a + sign * b) % _MODULUS for a, b in zip(hidden, mask, strict=True)]
-    data = b"".join(value.to_bytes(_BYTES, "big") for value in hidden)
-    receiver = state.parties[study.document.receiver]
-    return seal_for(receiver.sealing, data, _binding(study, question, now, study.me.name))
+    return b"".join(value.to_bytes(_BYTES, "big") for value in hidden)
 
 
-def _mask(
-    study: Study, state: StudyState, question: str, now: Round, other: str, count: int
-) -> list[int]:
-    secret = study.me.reader.agree_secret(
-        state.parties[other].sealing, _binding(study, question, now, "masks")
-    )
-    drawn = hashlib.shake_256(secret).digest(_BYTES * count)
-    return [
-        int.from_bytes(drawn[start : start + _BYTES], "big")
-        for start in range(0, len(drawn), _BYTES)
-    ]
-
-
-def _binding(study: Study, question: str, now: Round, what: str) -> bytes:
-    """Return what masks and envelopes are bound to: the study, question, round and list of members."""
-    return json.dumps(
-        ["encryptedstats totals", study.document.id, question, now.number, list(now.members), what]
-    ).encode()
-
-
-def site_values(question: Question, table: Table) -> list[int]:
-    """Return everything that is masked of a site: its totals, its rows, and how many were left out."""
-    return [*map(int, table.totals(question)), table.n_rows, table.n_dropped]
-
-
-def unmask(study: Study, question: str, now: Round, asked: Question, schema: Schema) -> Any:
-    """Return the question's answer from the sum of all members."""
-    count = asked._n_totals(schema.public()) + _BESIDE
+def add_masked(parts: Mapping[str, bytes], count: int, question: str) -> list[int]:
+    """Return the sums of masked numbers of all members, by site."""
     total = [0] * count
-    for site in now.members:
-        sealed = study.transcript.read_object(now.objects[site])
-        data = study.me.reader.open(sealed, _binding(study, question, now, site))
+    for site, data in parts.items():
         if len(data) != count * _BYTES:
             raise FileFormatError(
                 f"the totals of {site} are not as many as {question!r} has: {site} has to be left "
@@ -194,7 +177,47 @@ def unmask(study: Study, question: str, now: Round, asked: Question, schema: Sch
         for place in range(count):
             total[place] += int.from_bytes(data[place * _BYTES : (place + 1) * _BYTES], "big")
     values = [one % _MODULUS for one in total]
-    values = [one - _MODULUS if one > _MODULUS // 2 else one for one in values]
+    return [one - _MODULUS if one > _MODULUS // 2 else one for one in values]
+
+
+def _mask(
+    study: Study, state: StudyState, question: str, now: Round, other: str, count: int
+) -> list[int]:
+    secret = study.me.reader.agree_secret(
+        state.parties[other].sealing, bind(study, question, now, "masks")
+    )
+    drawn = hashlib.shake_256(secret).digest(_BYTES * count)
+    return [
+        int.from_bytes(drawn[start : start + _BYTES], "big")
+        for start in range(0, len(drawn), _BYTES)
+    ]
+
+
+def bind(study: Study, question: str, now: Round, what: str) -> bytes:
+    """Return what masks and envelopes are bound to: the study, question, round and list
+    of members.
+    """
+    return json.dumps(
+        ["encryptedstats totals", study.document.id, question, *now.place, list(now.members), what]
+    ).encode()
+
+
+def site_values(question: Question, table: Table) -> list[int]:
+    """Return everything that is masked of a site: its totals, its rows, and how many
+    were left out.
+    """
+    return [*map(int, table.totals(question)), table.n_rows, table.n_dropped]
+
+
+def unmask(study: Study, question: str, now: Round, asked: Question, schema: Schema) -> Any:
+    """Return the question's answer from the sum of all members."""
+    count = asked._n_totals(schema.public()) + _BESIDE
+    read = study.transcript.read_object
+    parts = {
+        site: study.me.reader.open(read(now.objects[site]), bind(study, question, now, site))
+        for site in now.members
+    }
+    values = add_masked(parts, count, question)
     *totals, n_rows, n_dropped = values
     if not 0 < n_rows <= study.document.n_rows or n_dropped < 0:
         raise FileFormatError(

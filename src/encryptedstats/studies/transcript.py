@@ -28,6 +28,7 @@ from encryptedstats.studies.documents import (
     StudyDocument,
 )
 from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Party, was_invited
+from encryptedstats.studies.runs import Round, SiteRun
 
 MESSAGES: Final = "messages"
 OBJECTS: Final = "objects"
@@ -115,28 +116,6 @@ class SiteRows:
     keys: Mapping[str, bytes]  # the key of the folder, sealed for each reader
 
 
-@dataclass
-class Round:
-    """A round of totals that sites compute at home for one question: who must send, and the objects
-    that are there.
-    """
-
-    number: int
-    members: tuple[str, ...]
-    objects: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def complete(self) -> bool:
-        """True if all totals are there."""
-        return bool(self.members) and set(self.objects) == set(self.members)
-
-    @property
-    def digest(self) -> str:
-        """A hash of all of them together."""
-        content = [self.number, *(f"{site} {self.objects[site]}" for site in self.members)]
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
-
-
 @dataclass(frozen=True)
 class Call:
     """What the receiver asks the members to open: encrypted results by name, and their hashes."""
@@ -170,6 +149,7 @@ class StudyState:
     shares: dict[str, dict[str, str]] = field(default_factory=dict)  # objects by call and site
     opened: dict[str, str] = field(default_factory=dict)  # answers by question
     rounds: dict[str, Round] = field(default_factory=dict)  # of totals, by question
+    runs: dict[str, SiteRun] = field(default_factory=dict)  # of procedures, by name
     retired: dict[str, str] = field(default_factory=dict)  # why, by key id
     key_rounds: dict[str, dict[str, str]] = field(
         default_factory=dict
@@ -184,6 +164,7 @@ class StudyState:
             question: Round(0, self.document.sites)
             for question in self.document.questions_in(TOTALS, MASKED)
         }
+        self.runs = {name: SiteRun(0, self.document.sites) for name in self.document.procedures}
         self.key_rounds = {name: {} for name in KEY_ROUNDS}
 
     def is_key_round_complete(self, name: str) -> bool:
@@ -226,7 +207,11 @@ class StudyState:
         """Return whether any question has all that it is answered from: no member leaves after
         this.
         """
-        return bool(self.checks) or any(one.complete for one in self.rounds.values())
+        return (
+            bool(self.checks)
+            or any(one.complete for one in self.rounds.values())
+            or any(one.begun for one in self.runs.values())
+        )
 
     def begin_rounds(self) -> None:
         """Begin all rounds of totals again, under other masks, with the members that
@@ -234,6 +219,9 @@ class StudyState:
         """
         self.rounds = {
             name: Round(one.number + 1, self.members) for name, one in self.rounds.items()
+        }
+        self.runs = {
+            name: SiteRun(one.attempt + 1, self.members) for name, one in self.runs.items()
         }
 
     @property
@@ -286,7 +274,9 @@ class StudyState:
 
     @property
     def checked(self) -> tuple[str, ...]:
-        """Whose rows are found valid or not: every site, and the new rows of sites that bring some."""
+        """Whose rows are found valid or not: every site, and the new rows of sites that
+        bring some.
+        """
         return (*self.sites, *(NEW + site for site in self.sites if site in self.new_rows))
 
     @property
@@ -303,13 +293,19 @@ class StudyState:
     def answerable(self) -> tuple[str, ...]:
         """The questions that the worker answers from valid rows; votes need rows to vote on."""
         modes = (ROWS, VOTES) if self.asking_sites else (ROWS,)
-        enough = self.judged and len(self.good_sites) >= MIN_SITES
+        least = MIN_SITES if self.document.linkage is None else len(self.document.sites)
+        enough = self.judged and len(self.good_sites) >= least
         return tuple(self.document.questions_in(*modes)) if enough else ()
 
     @property
     def call(self) -> Call | None:
         """What is to be opened now, or None."""
         return self.calls[-1] if self.pending else None
+
+    @property
+    def ready(self) -> bool:
+        """True if sites may give totals: their encrypted rows, if any, are judged."""
+        return self.judged or not self.document.pools
 
     def round(self, question: str) -> Round:
         """Return the current round of totals of a question."""
@@ -424,8 +420,7 @@ class Transcript:
         except InvalidMessage as why:
             state.refused.append(MessageRefusal(said.number, said.by, said.kind, str(why)))
 
-    # -- objects
-    # --------------------------------------------------------------------------------------------
+    # -- objects -----------------------------------------------------------------------------------
 
     def has_object(self, digest: str) -> bool:
         """Return whether the bytes of a hash are there: their message is posted first."""
@@ -481,8 +476,7 @@ def _apply(state: StudyState, said: Message, key: bytes) -> None:
         raise InvalidMessage(str(error)) from None
 
 
-# -- the messages
-# ------------------------------------------------------------------------------------------------
+# -- the messages ----------------------------------------------------------------------------------
 
 
 @message("join", "")
@@ -601,6 +595,14 @@ def _rows(state: StudyState, said: Message) -> None:
         not state.undecided, f"{', '.join(state.undecided)} have not said which new rows they bring"
     )
     rows = _check_rows(state, said)
+    if state.document.linkage is not None:
+        links = state.more.get("links")
+        state.need(
+            links is not None and links.n_slots > 0 and rows.n_rows == links.n_slots,
+            f"it brings {rows.n_rows} rows, and linked rows lie in the slots that were assigned",
+        )
+        state.rows[said.by] = rows
+        return
     left = state.document.n_rows - sum(one.n_rows for one in state.rows.values())
     state.need(
         0 < rows.n_rows <= left,
@@ -622,7 +624,9 @@ def _exclude(state: StudyState, said: Message) -> None:
         not state.has_complete_question,
         "a question has all totals or validity totals already: its members stay",
     )
-    state.need(len(state.sites) > MIN_SITES, f"fewer than {MIN_SITES} sites would be left")
+    least = state.document.min_sites
+    state.need(len(state.sites) > least, f"fewer than {least} sites would be left")
+    state.need(state.document.linkage is None, f"{name} has columns that no other site has")
     why = said.text("why")
     state.excluded[name] = why
     state.begin_rounds()
@@ -716,14 +720,22 @@ def _share(state: StudyState, said: Message) -> None:
 @message("opened", RECEIVER)
 def _check_opening(state: StudyState, said: Message) -> None:
     name = said.text("question")
-    state.need(name in state.document.questions, f"{name!r} is no question of the document")
-    masked = name in state.document.questions_in(MASKED)
-    state.need(not masked or state.round(name).complete, "not all totals are there")
-    answer = state.round(name).digest if masked else state.answers.get(name)
+    state.need(name in state.document.asked, f"{name!r} is no question of the document")
+    answer = _find_answer(state, name)
     state.need(answer == said.digest("object"), f"it is not the answer to {name!r}")
     state.need(name not in state.opened or name in state.pending, f"{name!r} is opened already")
     state.opened[name] = said.digest("object")
     state.pending.discard(name)
+
+
+def _find_answer(state: StudyState, name: str) -> str | None:
+    """Return the hash of what may be opened of a question."""
+    if name in state.runs:
+        return state.runs[name].end  # empty before all sites have ended it
+    if name not in state.document.questions_in(MASKED):
+        return state.answers.get(name)
+    state.need(state.round(name).complete, "not all totals are there")
+    return state.round(name).digest
 
 
 @message("totals", SITE)
@@ -734,10 +746,7 @@ def _totals(state: StudyState, said: Message) -> None:
         f"{name!r} is no question that sites answer with totals",
     )
     state.need(state.joined, "not everybody has joined")
-    state.need(
-        state.judged or not state.document.pools,
-        "rows are not judged yet, by which members are fixed",
-    )
+    state.need(state.ready, "rows are not judged yet, by which members are fixed")
     now = state.round(name)
     state.need(
         len(now.members) >= MIN_SITES,

@@ -72,8 +72,7 @@ def unchecked_columns(groups: Sequence[ColumnGroup]) -> list[str]:
     return [str(one) for group in groups for one in group.columns if str(one) not in bound]
 
 
-# -- the total
-# ------------------------------------------------------------------------------------------------
+# -- the total -------------------------------------------------------------------------------------
 
 
 def validity_total(
@@ -85,7 +84,7 @@ def validity_total(
     for number, rule in enumerate(rule for group in groups for rule in group_rules(group)):
         seed = hashlib.sha256(b"encryptedstats rule\0" + number.to_bytes(8, "big") + coin).digest()
         for weights in _weights(rule, layout, seed):
-            terms.append(rule.expression.masked(weights))
+            terms.append(rule.expression.mask(weights))
             if rule.constant:
                 constant += rule.constant * sum(map(int, weights.in_slots(layout.slots, modulus)))
     return sum_of(terms).total() + constant % modulus
@@ -140,7 +139,9 @@ def ask(table: EncryptedTable, coin: bytes, sites: int, **options: Any) -> Encry
 def passes(
     totals: EncryptedNumbers, opener: Callable[[EncryptedNumbers], Sequence[int]], sites: int
 ) -> bool:
-    """Return True if the opened totals are those of valid rows. Nothing else of them is revealed."""
+    """Return True if the opened totals are those of valid rows. Nothing else of them is
+    revealed.
+    """
     if len(totals) != repeats(totals.keys.parameters.plain_modulus, sites):
         return False
     try:
