@@ -11,7 +11,7 @@ from published_samples import patients
 import encryptedstats as es
 from encryptedstats.publishing import audit
 from encryptedstats.publishing.rules import Rules, broken_rules
-from encryptedstats.tables.questions.question import asked_of
+from encryptedstats.tables.questions.question import prepare_question
 
 
 @pytest.fixture
@@ -79,7 +79,9 @@ def test_one_row_of_a_large_weight_may_dominate_a_sum(weight_bound: int, broken:
     """Its number counts four times in the sum, and its square four times in the squares."""
     frame = pd.DataFrame({"pay": [20] * 4 + [1] * 40, "sick": [0, 1] * 22})
     schema = es.Schema.infer(frame, target="sick", kinds={"pay": "number"}, bounds={"pay": (0, 20)})
-    asked = asked_of(es.Covariance(["pay"]), schema)._settled()
-    totals = asked._named([int(x) for x in schema.table(frame).totals(asked)], schema.public())
+    asked = prepare_question(es.Covariance(["pay"]), schema)._fix_seed()
+    totals = asked._name_totals(
+        [int(x) for x in schema.table(frame).totals(asked)], schema.public()
+    )
     found = broken_rules(asked, totals, schema.public(), 41, Rules(0, dominance=0.6), weight_bound)
     assert [finding.rule for finding in found] == ["dominance"] * broken

@@ -16,7 +16,7 @@ from effort import examples
 from encryptedstats.publishing.counts import counts_of
 from encryptedstats.publishing.forms import form_of
 from encryptedstats.publishing.sensitivity import ADD, REPLACE, sensitivity
-from encryptedstats.tables.questions.question import asked_of
+from encryptedstats.tables.questions.question import prepare_question
 from encryptedstats.tables.questions.summaries import Counts, CrossTable, Moments
 from error_codes import error
 
@@ -65,10 +65,10 @@ CASES = [
 def test_totals_come_back_as_they_were_and_noisy_ones_can_be_read(
     question: es.Question, schema: es.Schema, public: bool
 ) -> None:
-    asked, known = asked_of(question, schema)._settled(), schema.public()
+    asked, known = prepare_question(question, schema)._fix_seed(), schema.public()
     exact = [int(x) for x in schema.table(FRAME).totals(asked)]
     form = form_of(asked, known)
-    numbers = np.array(form.numbers(asked._named(exact, known), 200), dtype=object)
+    numbers = np.array(form.numbers(asked._name_totals(exact, known), 200), dtype=object)
     n_rows = 200 if public else None
     named, rows = form.totals(numbers, n_rows)
     assert [int(x) for name in form.shapes for x in named[name].flat] == exact
@@ -84,7 +84,7 @@ def test_totals_come_back_as_they_were_and_noisy_ones_can_be_read(
         named, rows = form.totals(noisy, n_rows)
         totals = [int(x) for name in form.shapes for x in named[name].flat]
         try:
-            found = asked.opened(totals, schema, rows)
+            found = asked.interpret(totals, schema, rows)
         except es.DataError:  # an empty group, which real rows can have, too
             continue
         assert found is not None
@@ -111,11 +111,11 @@ def test_a_released_forest_adds_up_in_every_tree() -> None:
     forest = es.CompletelyRandomForest(n_trees=5, depth=3)
     exact = [int(x) for x in BINS.table(FRAME).totals(forest)]
     form = form_of(forest, BINS.public())
-    numbers = np.array(form.numbers(forest._named(exact, BINS.public()), 200), dtype=object)
+    numbers = np.array(form.numbers(forest._name_totals(exact, BINS.public()), 200), dtype=object)
     named, _ = form.totals(
         numbers + np.random.default_rng(0).normal(0, 50, len(numbers)).round(), 200
     )
-    read = forest.opened([int(x) for name in form.shapes for x in named[name].flat], BINS, 200)
+    read = forest.interpret([int(x) for name in form.shapes for x in named[name].flat], BINS, 200)
     assert (read.node_counts_ >= 0).all()
     assert (read.leaf_counts_.sum(axis=(1, 2)) == 200).all()
     for node in range(7):  # a node is its two children
@@ -125,15 +125,15 @@ def test_a_released_forest_adds_up_in_every_tree() -> None:
 
 def test_what_is_not_known_is_refused_before_anything_is_spent() -> None:
     with pytest.raises(es.ParameterError, check=error("no-noisy-release")):
-        form_of(asked_of(es.CoxScore("age", "sick", ["sex"]), BINS), BINS.public())
+        form_of(prepare_question(es.CoxScore("age", "sick", ["sex"]), BINS), BINS.public())
     weighted = es.LinearRegression("weight ~ sex", weights="age")
     with pytest.raises(es.ParameterError, check=error("no-noisy-release")):
-        form_of(asked_of(weighted, NUMBERS), NUMBERS.public())
+        form_of(prepare_question(weighted, NUMBERS), NUMBERS.public())
 
 
 def test_pairs_are_refused_with_the_way_to_them() -> None:
     with pytest.raises(es.ParameterError, check=error("no-noisy-release")):
-        form_of(asked_of(es.TTest("age", paired="weight"), NUMBERS), NUMBERS.public())
+        form_of(prepare_question(es.TTest("age", paired="weight"), NUMBERS), NUMBERS.public())
 
 
 def test_numbers_are_noised_around_the_middle_of_their_bounds() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from pathlib import Path
 
@@ -115,7 +116,7 @@ def test_exact_openings_are_told_where_nothing_was_released(
     es.write_report(tmp_path / "report.html", keys=owner, ledger=ledger)
     page = (tmp_path / "report.html").read_text()
     assert "1 result without noise" in page
-    assert "287" not in page  # the number of rows is not public in this ledger
+    assert not re.search(r"\b287\b", page)  # the number of rows is not public in this ledger
 
 
 @pytest.mark.parametrize("relation", ["add", "replace"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.util import find_spec
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
 
 import encryptedstats as es
 from effort import one_scheme
+from encryptedstats.publishing import graphical
 from encryptedstats.publishing.counts import table_of
 from encryptedstats.publishing.forms import form_of
 from encryptedstats.publishing.synthetic import synthesize
@@ -73,7 +78,7 @@ def test_without_noise_the_totals_are_those_of_the_rows(question: Any) -> None:
     read = rows.ask(asked) if isinstance(question, es.Pairs) else clone(question).fit(rows)
     exact = (read.source if isinstance(question, es.Pairs) else read.answer_).totals
     form = form_of(asked, public)
-    numbers = form.numbers(asked._named(list(exact), public), len(frame))
+    numbers = form.numbers(asked._name_totals(list(exact), public), len(frame))
     named, n = form.totals(np.array(numbers, dtype=object), len(frame))
     found = [int(x) for name in form.shapes for x in np.asarray(named[name], dtype=object).flat]
     assert found == [int(x) for x in exact]
@@ -107,6 +112,7 @@ def test_synthetic_rows_are_rows_of_the_schema(toy: es.Owner, tmp_path: Path, ga
     shown = released.compare_synthetic(rows).table
     assert list(shown.index) == list(frame.columns)
     assert (shown["alone"] < 0.03).all()
+    assert (shown["association"] < 0.1).all()
 
 
 @one_scheme
@@ -127,13 +133,96 @@ def test_synthetic_rows_follow_the_noise_and_not_the_rows(toy: es.Owner) -> None
     again = (
         es.Pairs()
         .in_ids(schema_of(made_up()))
-        .opened(released.source.totals, released.source.schema, released.source.n_rows)
+        .interpret(released.source.totals, released.source.schema, released.source.n_rows)
     )
     assert again == released.result
     rows = released.synthesize(random_state=5)
     counted = schema_of(made_up()).table(rows).ask(es.Pairs()).counts("age", "smoker")
     exact = schema_of(made_up()).table(made_up()).ask(es.Pairs()).counts("age", "smoker")
     assert not counted.equals(exact)
+
+
+@one_scheme
+def test_a_classifier_of_synthetic_rows_is_scored_on_real_ones(toy: es.Owner) -> None:
+    frame = made_up(600)
+    released = release(frame, toy, 50.0)
+    rows = released.synthesize(random_state=3)
+    shown = released.score_synthetic(rows, frame)
+    areas = shown.table["AUC"]
+    assert list(areas.index) == ["synthetic rows", "released counts", "real rows, 5 folds"]
+    assert areas.min() > 0.8
+    assert any("do not publish" in note for note in shown.notes)
+    shuffled = rows.assign(ill=rows["ill"].sample(frac=1, random_state=0).to_numpy())
+    worse = released.score_synthetic(shuffled, frame).table["AUC"]
+    assert worse["synthetic rows"] < 0.65
+    assert worse["real rows, 5 folds"] == areas["real rows, 5 folds"]
+    model = es.AODE().fit(schema_of(frame).table(rows))
+    shares = model.predict_proba(schema_of(frame).table(frame))[:, 1]
+    assert areas["synthetic rows"] == pytest.approx(roc_auc_score(frame["ill"], shares))
+
+
+needs_mbi = pytest.mark.skipif(
+    find_spec("mbi") is None, reason="mbi is not installed: pip install 'encryptedstats[mbi]'"
+)
+
+
+def three_that_decide(n: int = 900) -> pd.DataFrame:
+    """Rows whose class depends on two variables that depend on each other: no tree has it all."""
+    rng = np.random.default_rng(2)
+    smoker = np.where(rng.random(n) < 0.4, "yes", "no")
+    age = rng.integers(20, 60, n) + 20 * (smoker == "yes")
+    ill = (rng.random(n) < 0.15 + 0.35 * (smoker == "yes") + 0.35 * (age > 50)).astype(int)
+    return pd.DataFrame({"age": age, "smoker": smoker, "dose": rng.normal(size=n), "ill": ill})
+
+
+@needs_mbi
+@one_scheme
+def test_a_field_keeps_more_pairs_than_a_tree(toy: es.Owner, tmp_path: Path) -> None:
+    frame = three_that_decide()
+    book = es.Ledger.begin(tmp_path / "ledger", toy, epsilon=60.0, delta=1e-5)
+    released = release(frame, toy, 50.0, ledger=book)
+    graphical._import_mbi()  # which draws from NumPy's global generator
+    spent, before = book.epsilon_spent, np.random.get_state()[1].copy()  # noqa: NPY002
+    rows = released.synthesize(random_state=1, model="mbi")
+    assert book.epsilon_spent == spent
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+    assert list(rows.columns) == list(frame.columns)
+    assert len(rows) == len(frame)
+    assert released.synthesize(random_state=1, model="mbi").equals(rows)
+    kept = released.compare_synthetic(rows).table["worst pair"]
+    by_tree = released.compare_synthetic(released.synthesize(random_state=1)).table["worst pair"]
+    assert kept.max() < 0.03
+    assert by_tree.max() > 2 * kept.max()
+
+
+@needs_mbi
+def test_a_field_has_no_more_pairs_than_it_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    mbi, _ = graphical._import_mbi()
+    rng = np.random.default_rng(1)
+    tables = {pair: rng.integers(0, 9, (5, 5)) for pair in combinations(range(6), 2)}
+    domain, tree = mbi.Domain(list(range(6)), [5] * 6), [(j + 1, j) for j in range(5)]
+    assert len(graphical.choose_pairs(mbi, domain, tables, tree)) == 15
+    monkeypatch.setattr(graphical, "_MOST_CELLS", 4 * 5**3)
+    chosen = graphical.choose_pairs(mbi, domain, tables, tree)
+    assert set(chosen) > {(j, j + 1) for j in range(5)}
+    assert len(chosen) == 9
+    monkeypatch.setattr(graphical, "_MOST_CELLS", 0)
+    assert sorted(graphical.choose_pairs(mbi, domain, tables, tree)) == sorted(
+        (j, j + 1) for j in range(5)
+    )
+
+
+@one_scheme
+def test_without_mbi_an_error_says_what_to_install(
+    toy: es.Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mbi", None)
+    released = release(made_up(), toy, 5.0)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'encryptedstats\[mbi\]'"):
+        released.synthesize(model="mbi")
+    assert len(released.synthesize()) == 300
+    with pytest.raises(es.ParameterError, check=error("unknown-model")):
+        released.synthesize(model="forest")
 
 
 @one_scheme

@@ -215,7 +215,9 @@ def _numbers_before(said: Said, schema: PublicSchema) -> ShownNumbers | None:
 
 
 def cells_and_sums(form: CellForm) -> list[Any]:
-    """Return what a row adds to every cell of a table and to every sum, in the order with margins."""
+    """Return what a row adds to every cell of a table and to every sum, in the order
+    with margins.
+    """
     found = np.array(form.rows, dtype=object).reshape(form.shapes["cells"])
     for axis in range(found.ndim):
         found = np.concatenate([found, found.sum(axis=axis, keepdims=True)], axis=axis)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import combinations, combinations_with_replacement
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,7 @@ from encryptedstats.publishing.counts import (
     table_of,
 )
 from encryptedstats.publishing.sensitivity import Number, row_contribution, row_interval
+from encryptedstats.tables.questions.pair_counts import fill_pairs, subtract_each
 from encryptedstats.tables.questions.question import (
     Question,
     complete_rows,
@@ -49,8 +51,8 @@ _LEAST_SCATTER: Final = 1e-9  # of a direction, as a share of the largest that c
 _RELEASED: Final = (
     "counts, cross tables and all that is made of cells (tests of tables, survival curves, "
     "logistic GLM), moments, covariances, "
-    "correlations, PCA, t-tests (of pairs by their covariance), Anova, tests of pairs of groups and "
-    "of variances, Cronbach's alpha, LinearRegression and Ridge without weights and poly(), "
+    "correlations, PCA, t-tests (of pairs by their covariance), Anova, tests of pairs of groups "
+    "and of variances, Cronbach's alpha, LinearRegression and Ridge without weights and poly(), "
     "CompletelyRandomForest, MultinomialNB, SemiparametricNB, Pairs, AODE and TAN"
 )
 
@@ -111,7 +113,9 @@ class CellForm(ReleaseForm):
 
 
 class LeafForm(ReleaseForm):
-    """The leaves of every tree, one of which each row reaches; class counts and inner nodes follow."""
+    """The leaves of every tree, one of which each row reaches; class counts and inner
+    nodes follow.
+    """
 
     def __init__(self, question: CompletelyRandomForest, schema: PublicSchema) -> None:
         super().__init__(question, schema)
@@ -206,7 +210,8 @@ class PairForm(ReleaseForm):
         of_bins = self._split_bins(self.written["bins"])
         self.sizes = [len(bins) for bins in of_bins]
         self.n_classes = self.shapes["class_counts"][0]
-        tables = self._tables(of_bins, self.written["pairs"], _difference)
+        subtract = partial(subtract_each, less=_difference)
+        tables = fill_pairs(of_bins, self.written["pairs"], subtract)
         self.rows = [cell for table in tables for cell in table.flat]
         ends = np.cumsum([table.size for table in tables])
         self.groups = [
@@ -219,28 +224,9 @@ class PairForm(ReleaseForm):
         sizes = [self.schema.variables[j].n_bins for j in question.pair_positions(self.schema)]
         return np.split(bins, np.cumsum(sizes)[:-1])
 
-    @staticmethod
-    def _tables(
-        bins: Sequence[Numbers], pairs: Numbers, less: Callable[[Any, Sequence[Any]], Any]
-    ) -> list[Numbers]:
-        """Return the whole table of each pair: its last row and column are what is left."""
-        found, start = [], 0
-        for one, other in combinations(bins, 2):
-            n, m, n_classes = len(one) - 1, len(other) - 1, one.shape[1]
-            table = np.empty((n + 1, m + 1, n_classes), dtype=object)
-            table[:n, :m] = pairs[start : start + n * m].reshape(n, m, n_classes)
-            for c in range(n_classes):
-                for a in range(n):
-                    table[a, m, c] = less(one[a, c], list(table[a, :m, c]))
-                for b in range(m + 1):
-                    table[n, b, c] = less(other[b, c], list(table[:n, b, c]))
-            found.append(table)
-            start += n * m
-        return found
-
     def numbers(self, totals: Named, n_rows: int) -> list[int]:
         bins = self._split_bins(totals["bins"])
-        tables = self._tables(bins, totals["pairs"], lambda whole, parts: whole - sum(parts))
+        tables = fill_pairs(bins, totals["pairs"], lambda whole, parts: whole - parts.sum(axis=0))
         return [int(cell) for table in tables for cell in table.flat]
 
     def totals(

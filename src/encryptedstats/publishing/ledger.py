@@ -73,7 +73,10 @@ class Budget:
                 or not 0 < value < most
             ):
                 raise ParameterError(
-                    f"{name}={value!r}: a budget has an epsilon above 0 and a delta between 0 and 1",
+                    (
+                        f"{name}={value!r}: a budget has an epsilon above 0 and a delta between 0 "
+                        "and 1"
+                    ),
                     code="budget-out-of-range",
                 )
 
@@ -186,7 +189,9 @@ class Ledger:
     # --------------------------------------------------------------------------------------------
 
     def entries(self) -> tuple[ChainEntry, ...]:
-        """Return all entries, each checked to follow the one before and to be signed by a member."""
+        """Return all entries, each checked to follow the one before and to be signed by
+        a member.
+        """
         found = self._chain.entries()
         if not found:
             raise NoLedgerError(
@@ -200,7 +205,10 @@ class Ledger:
             entry.by not in members for entry in found
         ):
             raise FileFormatError(
-                f"{self.url}: an entry was signed by nobody of this ledger's members: it was forged",
+                (
+                    f"{self.url}: an entry was signed by nobody of this ledger's members: it was "
+                    "forged"
+                ),
                 code="forged-entry",
             )
         return found
@@ -478,7 +486,9 @@ def describe_exact(found: Mapping[str, Sequence[int]]) -> list[str]:
     words = {
         OPENED: "{n} of the same rows, opened exactly ({entries} of the ledger): epsilon is about "
         "noisy numbers only",
-        PUBLISHED: "{n} of the same rows, published by rules without noise ({entries} of the ledger)",
+        PUBLISHED: (
+            "{n} of the same rows, published by rules without noise ({entries} of the ledger)"
+        ),
     }
     return [
         words[what].format(

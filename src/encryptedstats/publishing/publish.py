@@ -1,4 +1,6 @@
-"""Publishing by rules: a result is opened, checked, recorded, and shown as far as the rules allow."""
+"""Publishing by rules: a result is opened, checked, recorded, and shown as far as the
+rules allow.
+"""
 
 from __future__ import annotations
 
@@ -154,6 +156,7 @@ def publish(
             code="no-rules",
         )
     source = source_of(value, owner, schema)
+    source.answer.schema.public().refuse_lanes("publishing")
     if source.answer.is_prediction:
         return _prediction(source, owner, chosen, book)
     chosen = _count_weights(chosen, source)
@@ -193,7 +196,7 @@ def show_by_rules(
         ]
     if not findings:
         result = asked._present(
-            replace(source.answer, question=asked, totals=tuple(totals), beside={})
+            replace(source.answer, question=asked, totals=tuple(totals), extra_totals={})
         )
     elif table is None:
         numbers = [None] * len(numbers)
@@ -249,7 +252,7 @@ def _axes(source: AnswerSource) -> list[pd.Index[Any]]:
     if hasattr(own, "variables") and all(isinstance(j, int) for j in own.variables):
         positions = list(own.variables)
     else:
-        names = own._asked() if callable(getattr(own, "_asked", None)) else ()
+        names = own._list_variables() if callable(getattr(own, "_list_variables", None)) else ()
         positions = [_position(source.answer.schema.public(), name) for name in names]
     shape = asked.shapes(source.answer.schema.public())["cells"]
     if len(positions) != len(shape):

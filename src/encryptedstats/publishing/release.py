@@ -154,18 +154,31 @@ class Release:
         return release_table(self.source.question.name, self.result)
 
     def synthesize(
-        self, n_rows: int | None = None, random_state: int | None = None
+        self,
+        n_rows: int | None = None,
+        random_state: int | None = None,
+        model: str = "tree",
     ) -> pd.DataFrame:
         """Draw synthetic rows from released pairs: see :func:`publishing.synthetic.synthesize`."""
         from encryptedstats.publishing.synthetic import synthesize  # imports scikit-learn
 
-        return synthesize(self, n_rows, random_state)
+        return synthesize(self, n_rows, random_state, model)
 
     def compare_synthetic(self, rows: pd.DataFrame) -> TableResult:
         """Compare synthetic rows with the released counts."""
         from encryptedstats.publishing.synthetic import compare_synthetic
 
         return compare_synthetic(self, rows)
+
+    def score_synthetic(
+        self, rows: pd.DataFrame, real: pd.DataFrame, n_folds: int = 5
+    ) -> TableResult:
+        """Score a classifier of synthetic rows on the real ones, for the owner alone: see
+        :func:`publishing.synthetic.score_synthetic`.
+        """
+        from encryptedstats.publishing.synthetic import score_synthetic
+
+        return score_synthetic(self, rows, real, n_folds)
 
     def __repr__(self) -> str:
         return self.summary()
@@ -212,8 +225,14 @@ def plan_release(
     max_weight: int = 1,
     mechanism: str = AUTO,
 ) -> ReleasePlan:
-    """Plan the release of a question from the question alone, so that the plan reveals nothing of
-    the rows.
+    """Plan the release of a question from the question alone: the plan reveals nothing of the rows.
+
+    Parameters
+    ----------
+    question : Question
+    schema : PublicSchema
+    epsilon, delta, relation, max_rows, max_weight, mechanism
+        See :meth:`encryptedstats.Owner.release`.
     """
     unit = Unit(max_rows, relation)
     form = form_of(question, schema)
@@ -227,7 +246,7 @@ def plan_release(
     )  # fmt: skip
 
     def noisy(totals: Sequence[int], n_rows: int) -> tuple[list[int], int]:
-        exact = form.numbers(question._named(list(totals), schema), n_rows)
+        exact = form.numbers(question._name_totals(list(totals), schema), n_rows)
         public = n_rows if relation == REPLACE and max_weight == 1 else None
         found = add_noise(np.array(exact, dtype=object), moved.ranges, chosen)
         named, rows = form.totals(found, public, chosen.deviation * max_weight)
@@ -285,6 +304,7 @@ def release(
     book = None if ledger is None else Ledger.of(ledger, owner)
     unit = _choose_unit(book, max_rows, relation)
     source = source_of(value, owner, schema)
+    source.answer.schema.public().refuse_lanes("publishing")
     if source.answer.is_prediction:
         raise ParameterError(
             "predictions are of single rows: release the model, and predict with what is released",
@@ -341,7 +361,7 @@ def release(
 
 def _read(question: Question, totals: list[int], schema: Schema | PublicSchema, n_rows: int) -> Any:
     try:
-        return question.opened(totals, schema, n_rows)
+        return question.interpret(totals, schema, n_rows)
     except (DataError, ImpossibleTotalsError, ZeroDivisionError) as error:
         raise DataError(
             f"with this noise there is no result: {error}. Its cost is spent all the same; ask "
@@ -395,7 +415,8 @@ def _choose_weight(source: AnswerSource, max_weight: int | None) -> int:
         )
     if max_weight is not None and bound is not None and max_weight < bound:
         raise ParameterError(
-            f"max_weight={max_weight}: the rows of this table have weights up to {bound}, and noise "
+            f"max_weight={max_weight}: the rows of this table have weights up to {bound}, and "
+            "noise "
             "for less would not hide a row. "
             "Leave it out, or give at least the bound, ",
             _LARGEST_WEIGHT,
@@ -438,7 +459,7 @@ def _check_counted(
     if max_weight > 1 or name is None:
         return
     counted, each = (
-        int(question._named(list(totals), schema)[name].sum()),
+        int(question._name_totals(list(totals), schema)[name].sum()),
         _row_weight(question, schema, name),
     )
     if not each.low * n_rows <= counted <= each.high * n_rows:

@@ -108,7 +108,7 @@ def write_report(
     )
     page = report_page([os.fspath(file) for file in files], public, book, title)
     if path.suffix == ".pdf":
-        write_atomic(path, [_printed(page)], mode=PRIVATE, overwrite=overwrite)
+        write_atomic(path, [_print_page(page)], mode=PRIVATE, overwrite=overwrite)
     else:
         write_atomic(path, [page.encode()], mode=PRIVATE, overwrite=overwrite)
 
@@ -294,7 +294,7 @@ def _computed_line(one: _Computed, hidden: bool) -> dict[str, str]:
     # What was released has the number of rows with noise where it is not public.
     hides = hidden and not one.released
     return {
-        "asked": _asked(one.facts) if "question" in one.facts else one.words,
+        "asked": _describe_question(one.facts) if "question" in one.facts else one.words,
         "rows": _n_rows(one.facts["rows"], hides) if "rows" in one.facts else "",
         "state": "released with noise" if one.released else one.words,
         "where": one.where,
@@ -303,8 +303,8 @@ def _computed_line(one: _Computed, hidden: bool) -> dict[str, str]:
     }
 
 
-def _asked(facts: Mapping[str, Any]) -> str:
-    """A question in words, by ids; as it is stored where its code is not here."""
+def _describe_question(facts: Mapping[str, Any]) -> str:
+    """Describe a question by ids, or as it is stored if its code is not installed."""
     try:
         return question_class(facts["question"])._from_parameters(facts["params"]).describe()
     except (ValueError, TypeError, LookupError):
@@ -337,7 +337,7 @@ def _openings(entries: Sequence[ChainEntry], ledger: Ledger) -> list[dict[str, A
             "number": entry.number,
             "time": entry.content["time"].replace("T", " ")[:16],
             "what": entry.content["what"],
-            "lines": _said(entry.content),
+            "lines": _describe_rules(entry.content),
             "cost": _cost(entry.content),
             "spent": "" if math.isnan(spent) else f"{spent:.3g}",
         }
@@ -345,7 +345,7 @@ def _openings(entries: Sequence[ChainEntry], ledger: Ledger) -> list[dict[str, A
     ]
 
 
-def _said(said: Any) -> list[str]:
+def _describe_rules(said: Any) -> list[str]:
     """Return what an entry says, in lines."""
     if said["what"] == BEGIN:
         rules = "no rules" if said["rules"] is None else Rules.from_dict(said["rules"]).describe()
@@ -362,7 +362,7 @@ def _said(said: Any) -> list[str]:
         return [f"budget set to epsilon {said['epsilon']:g}, delta {said['delta']:g}"]
     what = "predictions by " if said.get("predicted") else ""
     rows = f", {said['rows']:,} rows" if "rows" in said else ""
-    lines = [f"{what}{_asked(said)}{rows}"]
+    lines = [f"{what}{_describe_question(said)}{rows}"]
     if said["what"] == PUBLISHED:
         lines.append(f"rules {Rules.from_dict(said['rules']).name}")
         lines += [f"left out, {finding}" for finding in said["findings"]]
@@ -392,7 +392,7 @@ def _not_covered(
     released = [entry.content for entry in entries if entry.content["what"] == RELEASED]
     items = [*_without_noise(entries, released), *_opened_files(computed)]
     items.append(
-        "results that were opened without this ledger: whoever holds the key can, and no file tells"
+        "results that were opened without this ledger: the owner of the key can, and no file tells"
     )
     if ledger.n_others:
         items.append(f"costs in other ledgers of this key, of which {ledger.n_others} were noticed")
@@ -458,8 +458,8 @@ def _version(name: str) -> str:
 # ------------------------------------------------------------------------------------------------
 
 
-def _printed(page: str) -> bytes:
-    """The page as PDF, by a browser."""
+def _print_page(page: str) -> bytes:
+    """Print the page as PDF with a browser."""
     browser = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
     if browser is None:
         raise FileNotFoundError(

@@ -158,7 +158,9 @@ class Finding:
 
 
 def rows_shown(question: Question, schema: PublicSchema) -> tuple[ReleaseForm | None, list[Any]]:
-    """Return what rows add to the numbers that a result publishes: to leaves, not to inner nodes."""
+    """Return what rows add to the numbers that a result publishes: to leaves, not to
+    inner nodes.
+    """
     try:
         form = form_of(question, schema)
     except ParameterError:
@@ -232,7 +234,9 @@ def are_counts(rows: list[Any], schema: PublicSchema) -> list[bool]:
 
 
 def _is_number(row: Expression, schema: PublicSchema) -> bool:
-    """Return True if a total is about a number: its 0 and 1 are values, and such rows are no group."""
+    """Return True if a total is about a number: its 0 and 1 are values, and such rows
+    are no group.
+    """
     columns = map(Column.parse, column_names([row]))
     return any(encoding_of(column).holds_numbers for column in columns)
 

@@ -74,8 +74,8 @@ class Sensitivity:
     l1, l2 : float
         Of all of them, each divided by its range: so one noise, times the range of each, fits all.
     exact : bool
-        True if all kinds of rows were tried, so that some tables do differ this much; otherwise it is
-        a proven bound.
+        True if all kinds of rows were tried, so that some tables do differ this much; otherwise it
+        is a proven bound.
     """
 
     ranges: NDArray[np.object_]
@@ -294,7 +294,9 @@ def _exclusive(rows: Sequence[Number], schema: PublicSchema, relation: str) -> S
 
 
 def flat_terms(rows: Iterable[Expression]) -> dict[Expression, int]:
-    """Return the terms of a sum of expressions, with nested sums expanded and zero terms dropped."""
+    """Return the terms of a sum of expressions, with nested sums expanded and zero
+    terms dropped.
+    """
     found: dict[Expression, int] = {}
     weights: dict[Expression, int] = {}
     listed = list(rows)

@@ -203,8 +203,8 @@ def _hide_inside(
             known[block] = True
         else:
             stopped.append((a, b, int(width > least)))
-    if share is not None and _tells_one_kind(
-        counts, known, known & one_kind, stopped, rows, columns, share
+    if share is not None and (
+        (known & one_kind).any() or _tells_one_kind(counts, known, stopped, rows, columns, share)
     ):
         return None
     shown = known & (single | (counts == 0))
@@ -215,15 +215,12 @@ def _hide_inside(
 def _tells_one_kind(
     counts: Counts,
     known: Mask,
-    shown: Mask,
     stopped: list[tuple[int, int, int]],
     rows: _Tree,
     columns: _Tree,
     share: float,
 ) -> bool:
     """Return whether a reader of the known counts would know a cell to be too much of its line."""
-    if shown.any():
-        return True
     for a, b, step in stopped:
         for i in rows.find_leaves(a, rows.single & known[:, b]):
             for j in columns.find_leaves(b, columns.single & known[a, :]):
