@@ -64,8 +64,8 @@ def test_an_interrupt_says_what_is_kept(
     assert (result.exit_code, result.stdout) == (130, "")
     assert (
         result.stderr
-        == f"interrupted: what was computed is kept in {place}; the same command goes on from "
-        "there\n"
+        == f"interrupted: what was computed is kept in {place}; run the same command to "
+        "resume\n"
     )
     done(*command)
     with monkeypatch.context() as patch:

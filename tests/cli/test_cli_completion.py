@@ -43,7 +43,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # often started by another.
     command = ["bash", "-c", '"$0" --install-completion; exit $?', str(PROGRAM)]
     done = subprocess.run(
-        command, env=environment(place), capture_output=True, text=True, timeout=60, check=False
+        command, env=environment(place), capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "bash completion installed" in done.stdout
@@ -54,7 +54,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def offered(home: Path, *words: object) -> list[str]:
     command = ["bash", "-c", SCRIPT, "bash", "encryptedstats", *map(str, words)]
     done = subprocess.run(
-        command, env=environment(home), capture_output=True, text=True, timeout=60, check=False
+        command, env=environment(home), capture_output=True, text=True, timeout=600, check=False
     )
     assert done.stderr == ""
     return done.stdout.split()
@@ -75,9 +75,9 @@ def answered(*words: object) -> list[str]:
 
 def test_names_that_the_program_knows(home: Path) -> None:
     assert offered(home, "en") == ["encrypt"]
-    assert offered(home, "key", "ma") == ["make"]
-    assert offered(home, "ask", "t.enc", "fo") == ["forest"]
     assert answered("en") == ["encrypt"]
+    assert answered("key", "ma") == ["make"]
+    assert answered("ask", "t.enc", "fo") == ["forest"]
 
 
 def test_questions_their_parameters_and_choices() -> None:
@@ -94,11 +94,23 @@ def test_questions_their_parameters_and_choices() -> None:
     assert answered(*asked, "TTest", "equal_var=t") == ["equal_var=true"]
 
 
+def test_procedures_and_their_parameters() -> None:
+    asked = ("ask", "t.enc")
+    assert {"tree", "RandomForest", "ExtraTrees"} <= set(answered(*asked, ""))
+    assert answered(*asked, "forest", "lear") == ["learned"]
+    assert answered(*asked, "forest", "learned", "de") == ["depth=", "decoys=", "decoy_seed="]
+    assert answered(*asked, "forest", "learned", "depth=3", "tr") == ["trees="]
+    assert answered(*asked, "tree", "criterion=") == ["criterion=gini", "criterion=entropy"]
+    assert answered(*asked, "forest", "lda", "lear") == []
+
+
 def test_names_in_files_that_were_given_before(home: Path, hospital: Hospital) -> None:
     ids = [f"variable=v{j}" for j in range(6)]
     assert offered(home, "ask", hospital.table, "TTest", "variable=v") == ids
     assert answered("ask", hospital.table, "TTest", "variable=v") == ids
     assert answered("ask", hospital.table, "TTest", "by=c") == ["by=class"]
+    named = [f"variables=v{j}" for j in range(6)]
+    assert answered("ask", hospital.table, "tree", "variables=v") == named
     assert answered("plan", hospital.schema, "TTest", "by=ki") == ["by=kilos"]
     assert answered("data", "schema", hospital.csv, "--target", "i") == ["ill"]
     assert answered("evaluate", "folds.enc", hospital.csv, "--weights", "vis") == ["visits"]

@@ -138,9 +138,9 @@ def test_files_without_a_single_prediction_are_refused(
         ),
         (
             ("--csv", "decimal=comma", "--column", "b levels=one"),
-            "column 'b' has numbers, and 'one' are not all such",
+            "column 'b' has numbers",
         ),
-        (("--csv", "decimal=comma", "--classes", "0,1"), "--classes are those of the target"),
+        (("--csv", "decimal=comma", "--classes", "0,1"), "--classes needs --target"),
         (("--csv", "decimal=comma", "--id", "who"), "no column 'who' for the id of the rows"),
         (("--csv", "decimal=comma", "--rare", "0"), "a number of rows, such as 5"),
     ],

@@ -193,7 +193,7 @@ def test_rows_that_cannot_be_scored_are_counted(ward: Ward, tmp_path: Path, run:
     assert facts["rows"] == len(rows) - 5
     assert "5 rows without a class" in done("evaluate", opened, tmp_path / "d.csv").stdout
     rows.assign(ill=np.nan).to_csv(tmp_path / "none.csv", index=False)
-    assert f"has no class in any of its {len(rows)} rows" in the_error(
+    assert f"none of the {len(rows)} rows of" in the_error(
         run("evaluate", opened, tmp_path / "none.csv")
     )
     gaps = ward.frame.drop(columns="patient")
@@ -259,10 +259,8 @@ def test_one_of_three_classes(tmp_path: Path, run: Run) -> None:
         "c against all other classes"
         in done(*scored, "--pos-label", "c", "--threshold", 0.4).stdout
     )
-    assert "and there are 3: name it with --pos-label" in the_error(
-        run(*scored, "--threshold", 0.4)
-    )
-    assert "name it with --pos-label" in the_error(run(*scored, "--plot", tmp_path / "p.png"))
+    assert "--pos-label" in the_error(run(*scored, "--threshold", 0.4))
+    assert "add --pos-label" in the_error(run(*scored, "--plot", tmp_path / "p.png"))
 
 
 def test_rows_of_one_class_have_no_auc(ward: Ward, tmp_path: Path) -> None:
@@ -295,7 +293,7 @@ def test_what_cannot_be_scored(
         run("evaluate", folds, ward.csv, *owner(ward))
     )
     still = the_error(run("evaluate", ward.combined("mnb"), half(ward), *owner(ward)))
-    assert "still encrypted, and the folds of a model, or an opened one is wanted here" in still
+    assert "still encrypted" in still
     ward.frame.drop(columns="ill").to_csv(tmp_path / "d.csv", index=False)
     opened = ward.opened(ward.combined("mnb"))
     assert "has no column 'ill'" in the_error(run("evaluate", opened, tmp_path / "d.csv"))

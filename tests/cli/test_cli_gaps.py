@@ -149,7 +149,7 @@ def test_a_forest_says_what_its_shares_are(place: Path, tmp_path: Path) -> None:
     shown = done(
         "predict", place / "model.opened", place / "rows.csv", "-o", tmp_path / "p.csv"
     ).stdout
-    assert "shares of votes or of leaves: good for an order of the rows, not calibrated" in shown
+    assert "shares of votes or leaves, which rank the rows and are not calibrated" in shown
 
 
 def test_rows_of_a_file_are_counted_from_1(run: Run, place: Path, tmp_path: Path) -> None:

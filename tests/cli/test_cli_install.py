@@ -1,5 +1,5 @@
-"""``check install``: passes here, fails loudly where encryption does not work, and copes with machines
-that say little.
+"""``check install``: passes here, fails loudly where encryption does not work, and copes with
+machines that say little.
 """
 
 from __future__ import annotations

@@ -44,7 +44,6 @@ COMMANDS: dict[str, Arguments] = {
     ),
     "data info": lambda h, w, t: (h.table,),
     "check install": lambda h, w, t: (),
-    "check speed": lambda h, w, t: ("--quick",),
 }
 
 
@@ -68,7 +67,18 @@ def test_it_is_all_that_is_printed(
 def test_every_command_that_prints_json_says_which_keys_it_has() -> None:
     """Commands of other modules test their own."""
     without = {path for path in PATHS if "as_json" not in load(path).known.shared}
-    silent = {"create", "join", "keygen", "add", "share", "fit", "open", "exclude", "retire"}
+    silent = {
+        "create",
+        "join",
+        "link",
+        "keygen",
+        "add",
+        "share",
+        "fit",
+        "open",
+        "exclude",
+        "retire",
+    }
     assert without == {
         "app",
         "worker serve",

@@ -181,8 +181,8 @@ def test_folds(run: Run, ward: Ward, tmp_path: Path) -> None:
         (("forest", "trees=0"), "trees=0: an integer from 1 to 1048576 is needed"),
         (("mnb", "alpha=-1"), "alpha=-1: a number of at least 0 is needed"),
         (("forest", "depth=deep"), "depth='deep'"),
-        (("tree",), "there is no question 'tree'"),
-        (("depth=3",), "of which question?"),
+        (("bush",), "there is no question 'bush'"),
+        (("depth=3",), "name its question before it"),
         ((), "QUESTION"),
     ],
 )
@@ -210,7 +210,7 @@ def test_words_become_parameters() -> None:
 @pytest.fixture
 def own_model(monkeypatch: pytest.MonkeyPatch) -> type[es.MultinomialNB]:
     """A model that nobody told the command line of."""
-    monkeypatch.setattr(question, "_known", dict(question.known_questions()))
+    monkeypatch.setattr(question, "_known", dict(question.load_all_questions()))
 
     class Sparse(es.MultinomialNB):
         """Few parameters.
@@ -251,7 +251,7 @@ def test_a_new_model_has_its_words(own_model: type[Any]) -> None:
 def test_a_model_in_a_file_of_ones_own(
     run: Run, ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(question, "_known", dict(question.known_questions()))
+    monkeypatch.setattr(question, "_known", dict(question.load_all_questions()))
     (tmp_path / "mine.py").write_text(
         "import encryptedstats as es\n\nclass OwnBayes(es.MultinomialNB):\n"
         '    """Bayes, by me."""\n\n    short_name = "own"\n    caveat = "my own guesses"\n    '
@@ -278,7 +278,7 @@ def test_a_model_in_a_file_of_ones_own(
 
 
 def test_a_short_name_that_is_taken_is_left_to_who_had_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(question, "_known", dict(question.known_questions()))
+    monkeypatch.setattr(question, "_known", dict(question.load_all_questions()))
 
     class OtherForest(es.MultinomialNB):
         short_name = "forest"
@@ -372,8 +372,8 @@ def test_what_cannot_be_combined(run: Run, ward: Ward, files: Path, tmp_path: Pa
     assert "belongs to key" in the_error(run(*both, b, "--keys", files / "public.keys"))
     assert "would count twice" in the_error(run(*both, a, *keys))
     assert "and these are not" in the_error(run(*both, "--forget", b, *keys))
-    assert "combined encrypted or opened" in the_error(run(*both, ward.opened(b), *keys))
-    assert "only models of one kind" in the_error(run(*both, ward.fitted("means", 1), *keys))
+    assert "all encrypted or all decrypted" in the_error(run(*both, ward.opened(b), *keys))
+    assert "only models of one class" in the_error(run(*both, ward.fitted("means", 1), *keys))
     assert "and a fitted model is wanted here" in the_error(run(*both, files / "array.enc", *keys))
     assert "check the path" in the_error(run(*both, tmp_path / "none", *keys))
     other = tmp_path / "other.model"
@@ -471,10 +471,7 @@ def test_what_cannot_be_predicted(
 ) -> None:
     opened, out = ward.opened(ward.combined("mnb")), tmp_path / "p.csv"
     rest = (ward.csv, "-o", out)
-    assert (
-        "is still encrypted, and rows in the clear bring no keys: its owner opens it with open "
-        "-o" in the_error(run("predict", ward.combined("mnb"), *rest))
-    )
+    assert "is encrypted: give --keys" in the_error(run("predict", ward.combined("mnb"), *rest))
     assert "a fitted model is wanted here" in the_error(run("predict", ward.key, *rest))
     done("open", ward.combined("mnb"), "--key", ward.key, "-o", tmp_path / "nameless.model")
     assert "open it again, with --schema" in the_error(
@@ -576,4 +573,4 @@ def test_what_predicts_nothing_is_refused(tmp_path: Path) -> None:
         tmp_path / "pca.opened"
     )
     error = the_error(invoke("predict", tmp_path / "pca.opened", tmp_path / "new.csv", "-o", "-"))
-    assert "PCA predicts nothing: a classifier or a regression is needed" in error
+    assert "PCA cannot predict: give a classifier or a regression" in error

@@ -1,4 +1,6 @@
-"""``move`` and ``retire``: an owner changes keys, and whoever encrypts for the old one is told."""
+"""``move`` and ``retire``: an owner changes keys, and anybody who encrypts for the old
+one is told.
+"""
 
 from __future__ import annotations
 

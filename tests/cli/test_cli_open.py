@@ -88,7 +88,7 @@ def test_files_that_are_no_results(
     run: Run, hospital: Hospital, files: Path, tmp_path: Path
 ) -> None:
     key = ("--key", hospital.key)
-    assert "a whole table is not opened" in the_error(run("open", hospital.table, *key))
+    assert "a table is not opened" in the_error(run("open", hospital.table, *key))
     assert (
         "holds public keys, and an encrypted answer, prediction, model or array is wanted here"
         in the_error(run("open", hospital.public, *key))

@@ -5,6 +5,8 @@ refused.
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,24 @@ def test_several_questions_share_keys(hospital: Hospital) -> None:
         "moments of dose, kilos",
     ]
     assert es.PublicKeys.load(hospital.public).parameters.to_dict() == facts["parameters"]
+
+
+def test_the_workers_command_works_for_a_worker(
+    hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names no column: a worker without the schema runs it as it is printed."""
+    asked = ("counts(age,class)", 'crosstab(grade,"sex, at birth")', "table(age, ill)")
+    plan = tmp_path / "plan.json"
+    shown = done("plan", hospital.schema, "--rows", 60, *asked, "-o", plan).stdout
+    (line,) = (one for one in shown.splitlines() if one.split()[:1] == ["worker"])
+    program, *words = shlex.split(line.removeprefix("worker"))
+    assert program == "encryptedstats"
+    assert not any(column in line for column in ("age", "grade", "birth", "ill"))
+    shutil.copytree(hospital.table, tmp_path / "table.enc")
+    monkeypatch.chdir(tmp_path)
+    done(*words)
+    opened = done("open", "answers/counts.enc", "--key", hospital.key, "--schema", hospital.schema)
+    assert "age" in opened.stdout
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from encryptedstats.errors import REPLACE, Cure, ExistsError
 def program(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "encryptedstats.cli", *map(str, arguments)]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, **options
+        command, capture_output=True, text=True, timeout=600, check=False, **options
     )
 
 
@@ -34,7 +34,7 @@ def test_version_and_help(run: Run) -> None:
     shown = run("--help").stdout
     assert all(
         command in shown
-        for command in ("check", "install", "key", "make", "data", "info", "check", "speed")
+        for command in ("check", "install", "key", "make", "data", "info", "answer")
     )
 
 
@@ -63,7 +63,7 @@ def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
         f"import sys; sys.modules[{missing!r}] = None; from encryptedstats.cli import main; main()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
@@ -75,7 +75,7 @@ def test_a_reader_that_goes_away_is_no_error(files: Path) -> None:
         f"{sys.executable} -m encryptedstats.cli data info {files / 'public.keys'} --json | true"
     )
     done = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-c", command], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.stderr == ""
 
@@ -194,8 +194,8 @@ def test_mistakes_of_the_library_are_not_hidden(
     monkeypatch.setattr("encryptedstats.cli.info.describe", None)
     result = run("data", "info", files / "public.keys")
     assert (result.exit_code, result.stdout) == (3, "")
-    assert result.stderr.startswith("error: a mistake of the program, not yours (TypeError: ")
-    assert result.stderr.endswith("please report it with what --debug shows\n")
+    assert result.stderr.startswith("error: the program failed (TypeError: ")
+    assert result.stderr.endswith("please report it, with the output of --debug\n")
     assert isinstance(run("--debug", "data", "info", files / "public.keys").exception, TypeError)
 
 
@@ -231,7 +231,7 @@ def test_an_interrupt_while_the_program_is_imported(tmp_path: Path) -> None:
         "encryptedstats.cli as p; p.main()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (
         130,

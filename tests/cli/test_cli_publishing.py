@@ -193,7 +193,7 @@ def test_a_report_is_written_from_the_files(
         (("publish", "ledger", "{folder}/none", "--keys", "{public}"), "has no ledger of key"),
         (
             ("publish", "ledger", "{folder}/none"),
-            "whose ledger is it: give --keys public.keys, or --key secret.key",
+            "a key is needed",
         ),
         (
             ("publish", "begin", "{ledger}", "epsilon=1", "--key", "{key}"),
@@ -201,7 +201,7 @@ def test_a_report_is_written_from_the_files(
         ),
         (
             ("publish", "report", "{table}", "-o", "{folder}/x.html"),
-            "whose ledger is it: give --keys",
+            "a key is needed",
         ),
         (("open", "{forest}", "--key", "{key}", "--rules", "lax"), "rules='lax'"),
         (

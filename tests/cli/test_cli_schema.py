@@ -37,7 +37,7 @@ def test_it_is_inferred_written_and_shown(csv: Path, tmp_path: Path) -> None:
         assert variable.name in line
         assert variable.kind in line
     assert "no, yes" in shown
-    assert "a worker never gets it" in shown
+    assert "a worker must not get it" in shown
     assert "encryptedstats plan " in shown
 
 

@@ -2,8 +2,8 @@
 
 ``$ words`` is a command of the program that succeeds, ``! words`` one that is refused. The lines
 below it say what it prints: ``> text`` on the standard output, ``2> text`` on the error output;
-``> not: text`` must not be there. ``-- FILE`` begins a file, up to an empty line; ``? FILE`` must
-exist. What is not followed by any of these is a remark.
+``> not: text`` must not be there. ``-- FILE`` begins a file, up to an empty line. ``? FILE`` must
+exist, ``? FILE 600`` with this mode, and ``? FILE: text`` with this text. Other lines are remarks.
 """
 
 from __future__ import annotations
@@ -20,6 +20,16 @@ SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
 def flat(text: str) -> str:
     """A text without the boxes and line breaks of a terminal."""
     return " ".join(text.replace("│", " ").split())
+
+
+def holds(wish: str) -> bool:
+    """Whether a file is there, as a line with ``?`` wishes."""
+    name, colon, text = wish.partition(": ")
+    path, _, mode = name.partition(" ")
+    if not Path(path).exists():
+        return False
+    found = not mode or f"{Path(path).stat().st_mode & 0o777:o}" == mode
+    return found and (not colon or text in Path(path).read_text().splitlines())
 
 
 def play(script: str) -> int:
@@ -43,7 +53,7 @@ def play(script: str) -> int:
             found = flat(wanted) in shown[sign]
             assert found == (wanted == rest), f"line {number}: {line}\n{shown[sign]}"
         elif sign == "?":
-            assert Path(rest).exists(), f"line {number}: {rest} is not there"
+            assert holds(rest), f"line {number}: {rest} is not there"
         file = file if line else None
     return played
 
@@ -57,7 +67,14 @@ def test_the_story(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(
     "script",
-    ["$ data infos", "! data schema patients.csv", "$ --version\n> 99", "? nothing"],
+    [
+        "$ data infos",
+        "! data schema patients.csv",
+        "$ --version\n> 99",
+        "? nothing",
+        "? patients.csv 100",
+        "? patients.csv: nothing",
+    ],
 )
 def test_a_story_that_is_wrong_is_noticed(
     script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

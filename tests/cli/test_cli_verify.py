@@ -32,7 +32,7 @@ def test_what_it_altered_does_not(hospital: Hospital, run: Run, tmp_path: Path) 
     container.write(forged, tmp_path / "forged.enc")
     error = the_error(run("check", "answer", tmp_path / "forged.enc", hospital.table))
     assert (
-        "this is not what its question gives over these rows: it was altered, or computed in "
+        "this is not the answer to its question over these rows: it was altered, or computed in "
         "another way" in error
     )
 
@@ -67,7 +67,4 @@ def test_votes_come_out_again_too(tmp_path: Path) -> None:
     )
     assert (facts["verified"], facts["rows"], facts["blocks"]) == (True, 7, 1)
     error = the_error(invoke("check", "answer", tmp_path / "votes.enc", tmp_path / "table.enc"))
-    assert (
-        "a prediction is verified with the table that its model is of and the rows that it is for"
-        in error
-    )
+    assert "a prediction is verified with the table of its model and the predicted rows" in error

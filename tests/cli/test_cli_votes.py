@@ -174,7 +174,7 @@ def test_the_whole_story_with_planned_keys(clinic: Clinic, tmp_path: Path) -> No
     )
     shown = done("plan", *wish, "-o", home / "plan.json").stdout
     assert "forest trees=2 depth=1 seed=5" in shown
-    assert "prediction of 20 rows with it, unopened" in shown
+    assert "encrypted prediction of 20 rows" in shown
     assert "pack and expand" in shown
     facts = json.loads((home / "plan.json").read_text())
     forest = es.CompletelyRandomForest(n_trees=2, depth=1, random_state=5)
@@ -185,13 +185,13 @@ def test_the_whole_story_with_planned_keys(clinic: Clinic, tmp_path: Path) -> No
     assert facts["prediction"]["n_predict"] == 20
 
     keys = ("key", "make", home / "secret.key", home / "public.keys", "--plan", home / "plan.json")
-    assert "prediction of 20 rows with it, unopened" in done(*keys).stdout
+    assert "encrypted prediction of 20 rows" in done(*keys).stdout
     owner = ("--schema", clinic.schema, "--key", home / "secret.key")
     for name in ("train", "new"):
         done("encrypt", clinic.home / f"{name}.csv", work / f"{name}.enc", *owner)
     done("ask", work / "train.enc", "-o", work / "forest.enc", *options)
     shown = done("predict", work / "forest.enc", work / "new.enc", "-o", work / "votes.enc").stdout
-    assert "Predicted 20 rows by forest trees=2" in shown
+    assert "Predicted 20 rows by the encrypted forest trees=2" in shown
     assert "whose owner alone can open it" in shown
     done("open", work / "votes.enc", *owner, "-o", home / "votes.csv")
     found = pd.read_csv(home / "votes.csv", index_col="row")
@@ -333,9 +333,9 @@ def test_draw_for_a_forest_that_was_combined(run: Run, clinic: Clinic, tmp_path:
     )
     error = the_error(run(*predict))
     assert (
-        "fraction=2 has not been drawn for this forest: see model draw, with a table of all its rows"
-        in error
-    )
+        "fraction=2 has not been drawn for this forest: see model draw, with a table of all its "
+        "rows"
+    ) in error
     assert "plan --encrypted-prediction" in error
     draw = (
         "model",
@@ -345,7 +345,9 @@ def test_draw_for_a_forest_that_was_combined(run: Run, clinic: Clinic, tmp_path:
         "-o",
         tmp_path / "drawn.model",
     )
-    assert "holds other rows than" in the_error(run(*draw[:3], tmp_path / "1.enc", *draw[4:]))
+    assert "exactly the rows of the forest" in the_error(
+        run(*draw[:3], tmp_path / "1.enc", *draw[4:])
+    )
     assert "16 fractions drawn" in done(*draw).stdout
     assert json.loads(done(*draw, "--json", "--force").stdout)["drawn"] == 16
     done("predict", tmp_path / "drawn.model", *predict[2:])
@@ -357,7 +359,7 @@ def test_what_cannot_be_drawn(run: Run, clinic: Clinic, tmp_path: Path) -> None:
     assert "only forests have a stochastic fraction" in the_error(
         run("model", "draw", clinic.fitted("mnb"), *rest)
     )
-    assert "there is no fraction to draw" in the_error(
+    assert "this forest has no fraction to draw" in the_error(
         run("model", "draw", clinic.fitted("forest"), *rest)
     )
     assert "an encrypted forest is wanted here" in the_error(
@@ -453,11 +455,9 @@ def test_votes_are_not_mistaken(run: Run, clinic: Clinic, votes: Path, tmp_path:
 
 def test_rows_in_the_clear_need_keys_and_schema(run: Run, clinic: Clinic, tmp_path: Path) -> None:
     words = ("predict", clinic.fitted("forest"), clinic.new_csv, "-o", tmp_path / "x")
-    assert "with the public keys, --keys, and the owner's schema, --schema" in the_error(
-        run(*words)
-    )
+    assert "is encrypted: give --keys" in the_error(run(*words))
     error = the_error(run(*words, "--keys", clinic.public))
-    assert "give the owner's schema, --schema, or let the owner encrypt" in error
+    assert "give --schema with the owner's schema" in error
     secret = the_error(run(*words, "--keys", clinic.key, "--schema", clinic.schema))
     assert "keep the secret key off every machine but the owner's" in secret
     gap = clinic.new.astype({"age": float}).copy()
@@ -559,8 +559,7 @@ def test_what_is_planned_beside_a_model_that_predicts_unopened(
     *found, prediction = made["questions"]
     assert len(found) == len(planned)
     assert all(one.startswith(a) for one, a in zip(found, planned, strict=True))
-    assert prediction.startswith("prediction of ")
-    assert prediction.endswith("unopened")
+    assert prediction.startswith("encrypted prediction of ")
     assert ("cluster" in made) == ("--on" in options)
 
 
@@ -619,12 +618,9 @@ def test_rows_that_others_encrypted_are_named_as_the_cause(
     )
     predict += ("--keys", clinic.home / "public.keys", "--schema", clinic.schema)
     error = the_error(run(*predict))
-    assert "The cause: these rows were encrypted with public keys, which makes more noise" in error
-    assert error.endswith("Keys for both: plan --encrypted-prediction auto --by-others")
+    assert "These rows were encrypted with public keys, which makes more noise" in error
+    assert error.endswith("Plan with plan --encrypted-prediction auto --by-others")
 
     monkeypatch.setattr(compiled, "prove_rows", never)
     error = the_error(run(*predict))
-    assert (
-        "takes keys that were planned for it, plan --encrypted-prediction auto; and if rows of the "
-        "model or these" in error
-    )
+    assert "needs keys from plan --encrypted-prediction auto, and if any rows were" in error

@@ -20,13 +20,13 @@ MISTAKEN: dict[str, Callable[[Hospital, Ward], Path]] = {
     "is an encrypted table": lambda h, w: h.table,
     "holds an encrypted result": lambda h, w: h.ask("age", "counts(v0)"),
     "holds a model that is still encrypted": lambda h, w: w.combined("mnb"),
-    "holds an opened model": lambda h, w: w.opened(w.combined("mnb")),
+    "holds a decrypted model": lambda h, w: w.opened(w.combined("mnb")),
     "holds a schema": lambda h, w: h.schema,
     "holds a plan": lambda h, w: h.home / "plan.json",
     "is no file of this program": lambda h, w: h.csv,
 }
 RESULT, TABLE = "holds an encrypted result", "is an encrypted table"
-MODELS = {"holds a model that is still encrypted", "holds an opened model"}
+MODELS = {"holds a model that is still encrypted", "holds a decrypted model"}
 # Where a file is asked for: the command, in which it is the word None, and what may be given there.
 PLACES: dict[str, tuple[Callable[[Hospital, Ward, Path], tuple[Any, ...]], set[str]]] = {
     "schema DATA": (lambda h, w, t: ("data", "schema", None), {"is no file of this program"}),
@@ -61,7 +61,7 @@ PLACES: dict[str, tuple[Callable[[Hospital, Ward, Path], tuple[Any, ...]], set[s
     ),
     "open FILE": (
         lambda h, w, t: ("open", None, "--key", h.key, "-o", t / "x.csv"),
-        {RESULT, "holds a model that is still encrypted", "holds an opened model"},
+        {RESULT, "holds a model that is still encrypted", "holds a decrypted model"},
     ),
     "open --schema": (
         lambda h, w, t: ("open", h.ask("age", "counts(v0)"), "--key", h.key, "--schema", None),
@@ -72,7 +72,7 @@ PLACES: dict[str, tuple[Callable[[Hospital, Ward, Path], tuple[Any, ...]], set[s
         lambda h, w, t: ("predict", w.opened(w.combined("mnb")), None, "-o", t / "p"),
         {"is no file of this program", TABLE},
     ),
-    "evaluate FILE": (lambda h, w, t: ("evaluate", None, w.csv), {"holds an opened model"}),
+    "evaluate FILE": (lambda h, w, t: ("evaluate", None, w.csv), {"holds a decrypted model"}),
     "model combine": (
         lambda h, w, t: (
             "model",

@@ -1,8 +1,7 @@
-"""The command line ``encryptedstats``: a thin layer over the library, one module for each family of
-commands.
+"""The command line ``encryptedstats``: a thin layer over the library.
 
-This module itself imports neither Typer nor Rich, which are the optional extra ``cli``, so that it
-can say so when they are missing. ``_app`` puts the commands together.
+Each family of commands has a module, and ``_app`` puts them together. This module imports neither
+Typer nor Rich, the optional extra ``cli``, so that it can say when they are missing.
 """
 
 from __future__ import annotations
@@ -17,10 +16,7 @@ _EXTRA = {"typer", "rich", "click"}
 
 
 def main() -> None:
-    """The program ``encryptedstats``: imports the command line and runs it.
-
-    Interrupted before its library is there, there is nothing to tidy up and one line to say.
-    """
+    """Run the program ``encryptedstats``."""
     try:
         program = load_program()
     except KeyboardInterrupt:
@@ -30,26 +26,22 @@ def main() -> None:
 
 
 def load_program() -> Callable[[], None]:
-    """Import all that the program needs, and give the function that runs it."""
+    """Import the command line, and return the function that runs it."""
     try:
-        import rich  # noqa: F401  help and spinners import parts of it when they are shown
+        import rich  # noqa: F401  help and spinners import parts of it later
 
         from encryptedstats.cli._app import app
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:
             raise
         sys.exit("error: the command line needs Typer and Rich: pip install 'encryptedstats[cli]'")
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, _exit_on_signal)
     return partial(app, prog_name="encryptedstats")
 
 
-def _terminated(number: int, _: object) -> None:
-    """Leave as after Ctrl-C, so that temporary files are taken away; in a forked worker there is
-    nothing to tidy.
-    """
-    processes = sys.modules.get(
-        "multiprocessing"
-    )  # which a worker has imported, and whoever asks for help need not wait for
+def _exit_on_signal(number: int, _: object) -> None:
+    """Exit as after Ctrl-C, so that temporary files are deleted. A forked process has none."""
+    processes = sys.modules.get("multiprocessing")  # imported wherever processes are forked
     if processes is not None and processes.parent_process() is not None:
         os._exit(128 + number)
     raise SystemExit(128 + number)

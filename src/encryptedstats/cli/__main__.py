@@ -1,6 +1,4 @@
-"""``python -m encryptedstats.cli``: the command line where the program itself is not on
-the path.
-"""
+"""``python -m encryptedstats.cli``: the command line where the program is not on the path."""
 
 from encryptedstats.cli import main
 

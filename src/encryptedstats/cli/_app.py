@@ -1,18 +1,19 @@
 """The program: a few verbs, and the other commands grouped by noun.
 
-A command is a function of a module; it is imported when it is used, so that the list of commands
-is shown at once. What stands here as its line is the first sentence of its docstring.
+The module of a command is imported when the command is used, so that the list of commands is shown
+at once. The line about a command is the first sentence of its docstring.
 """
 
 from __future__ import annotations
 
 from encryptedstats.cli._help import Entry, register_group, register_late
-from encryptedstats.cli._program import Program, new_program
+from encryptedstats.cli._program import ReportingGroup, new_program
 
 _HELP = """Statistics on encrypted tables: encrypt, let another computer compute, and open the result yourself.
 
-The owner has the rows and the secret key. A worker gets the encrypted table, computes, and learns nothing but sizes. Questions are
-written as in R, "lm(bmi ~ age + sex)", or as words, forest trees=100.
+The owner has the rows and the secret key. A worker gets the encrypted table, computes, and learns
+nothing but sizes. Questions are written as in R, "lm(bmi ~ age + sex)", or as words, forest
+trees=100.
 """
 
 STORY = """\
@@ -29,27 +30,27 @@ encryptedstats open answers/forest.enc --key secret.key --schema schema.json -o 
 encryptedstats predict forest.model new.csv -o predicted.csv"""
 
 
-class _Program(Program):
-    """The library's own, whose help ends with the whole story."""
+class _Program(ReportingGroup):
+    """The program, whose help ends with the whole story."""
 
     story = STORY
 
 
 app = new_program(_HELP, _Program)
 
-#: What everybody needs: the module of each command, and the first line of its help.
+#: The verbs: the module of each command, and the first line of its help.
 VERBS: dict[str, tuple[str, str]] = {
     "plan": (
         "plan",
-        "Find parameters for questions, and what they cost, before anything is encrypted.",
+        "Find the parameters and the cost of questions before anything is encrypted.",
     ),
     "encrypt": (
         "encrypt",
-        "Encrypt the rows of a file into a table that can be handed to anybody.",
+        "Encrypt the rows of a file into a table that a worker may have.",
     ),
     "ask": (
         "ask",
-        "Ask an encrypted table: tests, tables, regressions and models, one or many at once.",
+        "Ask an encrypted table one or many questions: tests, regressions, models.",
     ),
     "open": (
         "open",
@@ -59,7 +60,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "evaluate": ("evaluate", "Score a model on rows with known classes, with 95 % intervals."),
     "app": (
         "app",
-        "Do all of the owner's part on a page in your browser, without writing a command.",
+        "Do the owner's part in your browser, without commands.",
     ),
 }
 
@@ -70,59 +71,59 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         {
             "schema": (
                 "schema",
-                "Decide from a file how every column becomes bins or integers, and write that down.",
+                "Find out how every column of a file becomes bins or integers, and save that.",
             ),
             "info": (
                 "info",
-                "Show what a file or a table holds, whose it is, and if a secret is in it.",
+                "Show what a file or a table holds, whose it is, and whether it is secret.",
             ),
         },
     ),
     "key": (
         "Secret keys and public keys.",
         {
-            "make": ("key", "Make a secret key, and public keys for whoever encrypts or computes."),
+            "make": ("key", "Make a secret key, and public keys for workers and contributors."),
             "public": ("key", "Write the public keys of a secret key again."),
-            "move": ("key", "Take a table, a model or a result to a new key, on your machine."),
-            "retire": ("key", "Say in writing that nothing is to be encrypted for a key any more."),
+            "move": ("key", "Encrypt a table, a model or an answer again, for a new key."),
+            "retire": ("key", "Declare that nothing is to be encrypted for a key any more."),
         },
     ),
     "model": (
-        "Models that are added up, completed or calibrated.",
+        "Combine, complete and calibrate models.",
         {
             "combine": (
                 "model",
-                "Add models of different rows up, or forget some rows, encrypted or opened.",
+                "Add up models of different rows, or forget some rows, encrypted or decrypted.",
             ),
             "draw": (
                 "model",
-                "Draw the stochastic fraction of a forest that was put together from others.",
+                "Draw the stochastic fraction of a combined forest.",
             ),
             "calibrate": (
                 "model",
-                "Fit the probabilities of an opened model to rows with known classes.",
+                "Calibrate the probabilities of a decrypted model on rows with known classes.",
             ),
         },
     ),
     "publish": (
-        "What may leave the house: releases with noise, the ledger, the report.",
+        "What may be published: releases with noise, the ledger, the report.",
         {
             "release": (
                 "publish",
-                "Open an answer with noise on it, so that it tells little of any single person.",
+                "Open an answer with noise, so that it tells little about any single person.",
             ),
             "begin": (
                 "publish",
-                "Begin a ledger: the budget and the rules of all that will be published.",
+                "Begin a ledger: the budget and the rules of everything that is published.",
             ),
             "ledger": (
                 "publish",
-                "Show what was opened, published and released, and what is left of the budget.",
+                "Show what was opened, published and released, and the rest of the budget.",
             ),
             "budget": ("publish", "Give a ledger another budget from now on."),
             "report": (
                 "publish",
-                "Write a page for an ethics board: what was computed, and what left the house.",
+                "Write a report for an ethics board: what was computed and what was published.",
             ),
         },
     ),
@@ -135,47 +136,50 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             ),
             "join": (
                 "study",
-                "Take part in a study: makes your keys and signs the document, in your name.",
+                "Join a study: make your keys and sign its document.",
             ),
-            "keygen": ("study", "Make the study's key, when all have joined."),
+            "link": (
+                "study",
+                "Agree with other sites on which rows are of the same people.",
+            ),
+            "keygen": ("study", "Make the study's key, once everybody has joined."),
             "add": (
                 "study",
-                "Bring your rows: checked against the agreed schema, and encrypted for the study's key.",
+                "Check your rows against the agreed schema, and encrypt them for the study.",
             ),
-            "share": ("study", "Send what the study waits for from you."),
+            "share": ("study", "Send what the study waits for."),
             "fit": ("study", "Compute what can be computed now."),
             "open": ("study", "Open results, as the receiver of the study."),
             "exclude": (
                 "study",
-                "Go on without a site that does not come, in all questions, in writing.",
+                "Continue without a site, in all questions.",
             ),
-            "retire": ("study", "Retire the study's key, in writing."),
+            "retire": ("study", "Retire the study's key."),
             "status": (
                 "study",
-                "Show who has done what, what was refused, and who has to do what next.",
+                "Show who has done what, what was refused, and what is next.",
             ),
         },
     ),
     "worker": (
-        "Computing for others: queues, and the service over HTTP.",
+        "Compute for others: queues, and the service over HTTP.",
         {
             "run": ("worker", "Work through a queue until nothing is left."),
-            "queue": ("worker", "Show how far the work of a queue is, and who is at it."),
-            "serve": ("worker", "Let owners send encrypted tables and ask for answers, over HTTP."),
-            "token": ("worker", "Add, revoke or list the tokens of those who may use the service."),
+            "queue": ("worker", "Show the progress of a queue and its workers."),
+            "serve": (
+                "worker",
+                "Serve owners over HTTP: they send encrypted tables and ask questions.",
+            ),
+            "token": ("worker", "Add, revoke or list the tokens of the service."),
             "audit": ("worker", "Check the audit log of a service, and print it."),
         },
     ),
     "check": (
-        "Checks of the installation, of this machine, and of a worker's answers.",
+        "Check the installation, and a worker's answers.",
         {
             "install": (
                 "check",
                 "Check versions, CPU, memory, both schemes, and the key files in this folder.",
-            ),
-            "speed": (
-                "check",
-                "Measure this machine: integers in both schemes, and a forest on an encrypted table.",
             ),
             "answer": (
                 "check",

@@ -1,8 +1,7 @@
-"""What a shell is offered when somebody presses the tab key: names that only the program, or a file
-given before, knows.
+"""Shell completion of questions, parameters, columns and places.
 
-Whatever goes wrong here offers nothing; the command itself will say what is wrong. The library is
-imported only then.
+Errors offer nothing: the command itself says what is wrong. The library is imported when a shell
+asks.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Completion = Callable[[typer.Context, str], list[str]]
 
 
 def offer(names: Callable[[typer.Context, str], Iterable[str]]) -> Completion:
-    """Return a completion with the names that begin as what was typed does."""
+    """Return a completion that offers the names with the prefix that was typed."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         with suppress(Exception):
@@ -29,9 +28,7 @@ def offer(names: Callable[[typer.Context, str], Iterable[str]]) -> Completion:
 
 
 def _find(ctx: typer.Context, name: str) -> Any:
-    """An argument that was given before; while the value of an option is typed, Typer has not given
-    it its name yet.
-    """
+    """Return an argument that precedes; Typer has not named it yet while an option is typed."""
     if ctx.params.get(name) is not None:
         return ctx.params[name]
     arguments = [one.name for one in ctx.command.params if one.param_type_name == "argument"]
@@ -48,31 +45,30 @@ def _columns(ctx: typer.Context, _: str) -> Iterable[str]:
 
 
 def _questions(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    from encryptedstats.tables.questions.words import complete_words
+    from encryptedstats.procedures.words import complete_asked
 
     words = list(map(str, _find(ctx, "questions") or ()))
-    return complete_words(words, incomplete, lambda: _variables(ctx))
+    return complete_asked(words, incomplete, lambda: _variables(ctx))
 
 
 def _variables(ctx: typer.Context) -> list[str]:
-    """The variables of the schema or the table that was given before."""
+    """Return the variables of the schema or the table that precedes."""
     import encryptedstats as es
 
     with suppress(Exception):
-        given = ctx.params.get("schema") or _find(ctx, "source")
-        schema = es.Schema.load(given)
+        schema = es.Schema.load(ctx.params.get("schema") or _find(ctx, "source"))
         return [*(variable.name for variable in schema.variables), "class"]
     table = es.EncryptedTable.load(str(_find(ctx, "table")))
     return [*(variable.id for variable in table.schema.variables), "class"]
 
 
-#: Columns of the file of rows that was given before.
+#: Columns of the file of rows that precedes.
 columns: Completion = offer(_columns)
 #: Questions, their parameters, the choices of these, and variables.
 questions: Completion = offer(_questions)
 #: Where questions are computed.
 places: Completion = offer(lambda *_: ("local", "dask://", "queue://", "https://"))
-#: What is said of a CSV file.
+#: How a CSV file is written.
 csv_words: Completion = offer(
     lambda *_: ("separator=", "decimal=", "thousands=", "charset=", "dates=")
 )

@@ -1,6 +1,4 @@
-"""How commands print: views as text, facts as JSON, parameters in words. No command prints in
-another way.
-"""
+"""Print for all commands: views as text, facts as JSON, parameters in words."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ def print_json(facts: Facts) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """The same with null for numbers that are none: JSON has no NaN, and strict readers refuse it."""
+    """Replace NaN and infinity by null: JSON has neither."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
@@ -62,9 +60,7 @@ def show(view: View, *, err: bool = False) -> None:
 
 
 def view_text(view: View, width: int | None = None) -> str:
-    """Return a view as text without anything that a terminal would obey, or that would begin a line
-    of its own. A tuple of texts stands below each other.
-    """
+    """Return a view as text with control characters escaped, a tuple as lines."""
     facts = {
         printable(name): value
         for name, value in view.facts.items()
@@ -87,7 +83,7 @@ def _fact_text(value: Any, indent: str) -> Any:
 
 
 def _printable_frame(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same with names, levels and texts that are safe to print."""
+    """Escape control characters in names, levels and texts."""
 
     def safe(value: Any) -> Any:
         return printable(value) if isinstance(value, str) else value
@@ -100,14 +96,12 @@ def _printable_frame(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def printable(text: str) -> str:
-    """Return text that may come from a file of unknown origin, with everything escaped that a
-    terminal would obey.
-    """
+    """Escape control characters: text from unknown files must not control the terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def progress(message: str) -> AbstractContextManager[Any]:
-    """Show a spinner on stderr while something takes its time; nothing where stderr is no terminal."""
+    """Show a spinner on stderr while something takes its time, if stderr is a terminal."""
     if not sys.stderr.isatty():
         return nullcontext()
     from rich.console import Console
@@ -137,7 +131,7 @@ def shorten(lines: Iterable[str], most: int = 6) -> tuple[str, ...]:
 
 
 def parameter_facts(parameters: es.Parameters) -> dict[str, Any]:
-    """Return parameters and what they give, ready for JSON."""
+    """Return parameters and their properties, ready for JSON."""
     return {
         **parameters.to_dict(),
         "fingerprint": parameters.fingerprint,

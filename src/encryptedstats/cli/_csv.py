@@ -1,6 +1,4 @@
-"""How a CSV file is written, as words say it, and the line that says how one was read. All commands
-that read rows share them.
-"""
+"""The option ``--csv``, and the line that says how a CSV file was read."""
 
 from __future__ import annotations
 
@@ -27,9 +25,9 @@ _NAMES: Final = ("separator", "decimal", "thousands", "charset", "dates")
 _OF_SIGNS: Final = ("separator", "decimal", "thousands")
 
 
-def csv_options(given: Sequence[str] | None) -> CsvOptions:
-    """Return what ``--csv`` says."""
-    said: dict[str, Any] = dict(parse_pairs(given, _NAMES, "--csv"))
+def csv_options(words: Sequence[str] | None) -> CsvOptions:
+    """Parse ``--csv``."""
+    said: dict[str, Any] = dict(parse_pairs(words, _NAMES, "--csv"))
     signs: dict[str, Any] = {
         name: _SIGNS.get(said[name], said[name]) for name in _OF_SIGNS if name in said
     }
@@ -37,9 +35,7 @@ def csv_options(given: Sequence[str] | None) -> CsvOptions:
 
 
 def say_format(path: object) -> Any:
-    """Return a function that says on the error output how a file is read, where that is not what
-    everybody expects.
-    """
+    """Return a function that prints an unusual CSV format on stderr."""
 
     def say(form: CsvFormat) -> None:
         if not form.is_plain:

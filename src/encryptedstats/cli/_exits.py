@@ -1,6 +1,4 @@
-"""What the program's exit codes mean. Imports nothing: the list of commands is shown without the
-library.
-"""
+"""The exit codes of the program. Imports nothing: the help needs it without the library."""
 
 from __future__ import annotations
 
@@ -14,6 +12,6 @@ EXIT_CODES: Final = """\
 0    done
 1    not done: one line on stderr says what is wrong, and how to fix it
 2    the command was not understood: an option or an argument is wrong
-3    a mistake of the program: please report it
+3    an error in the program: please report it
 130  interrupted by Ctrl-C; 143 if by the system
-# nothing is ever left half-written; encrypt goes on where it stopped"""
+# nothing is left half-written; encrypt resumes where it stopped"""

@@ -1,10 +1,9 @@
-"""What commands write, under one rule for all of them.
+"""One rule for all that commands write.
 
-A parameter that names something to write is marked with :class:`Writes`, and the program checks all
-of them before a command begins (:func:`check_outputs`): nothing that exists is replaced without
-``--force``, and nothing that the same command reads is written to, not even with it. What was made
-is written by the functions at the end, whole or not at all, and without ``--force`` not over a file
-that has appeared meanwhile. Whatever lies open there is for its user only.
+A parameter that names an output is marked with :class:`Writes`. The program checks all outputs
+before a command begins (:func:`check_outputs`): nothing that exists is replaced without
+``--force``, and no command writes to what it reads. The functions at the end write a file whole or
+not at all, readable only to its user unless it is encrypted.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from encryptedstats.tables.manifest import MANIFEST
 #: Instead of a file: CSV on the screen.
 SCREEN: Final = "-"
 COMPUTED: Final = "what it holds would have to be computed again"
-# Where a secret key says that it is one, within the first bytes of its file.
 _QUEUE: Final = "queue://"
 _HEAD_BYTES: Final = container.MAX_HEADER_BYTES + 64
 _SECRET_MARK: Final = f'"kind":"{OWNER_KIND}"'.encode()
@@ -37,20 +35,20 @@ _PUBLIC_MARK: Final = f'"kind":"{PUBLIC_KIND}"'.encode()
 
 @dataclass(frozen=True)
 class Writes:
-    """Marks a parameter that names something its command writes: a file, unless it says otherwise.
+    """Mark a parameter that names an output of its command: a file by default.
 
     loss
-        What is lost with what is replaced, for the error.
+        What is lost when it is replaced, for the error.
     table
-        An encrypted table: what counts as there already is a finished one.
+        An encrypted table; an unfinished one may be replaced.
     folder
-        A folder that is there is fine: the command looks at what it writes into it.
+        A folder may exist: the command checks the files in it.
     or_file
-        A table or a file, by what is read.
+        A table or a file, as the input is.
     over_keys
         With ``--force`` a secret key may be replaced.
     resumed
-        The command goes on from what is there. With ``--on queue://`` it always does.
+        The command resumes from what exists. With ``--on queue://`` it always does.
     """
 
     loss: str = "it would be lost"
@@ -62,13 +60,11 @@ class Writes:
 
 
 class Reads:
-    """Marks a parameter that is a text and names a file, a folder or a URL to read; one that is a
-    path needs no mark.
-    """
+    """Mark a text parameter that names a file, a folder or a URL to read."""
 
 
 def outputs_of(function: Callable[..., Any]) -> dict[str, Writes]:
-    """The parameters of a command that name what it writes."""
+    """Return the parameters of a command that name its outputs."""
     marked = {name: marks_of(hint) for name, hint in hints_of(function).items()}
     return {
         name: mark for name, marks in marked.items() for mark in marks if isinstance(mark, Writes)
@@ -76,7 +72,7 @@ def outputs_of(function: Callable[..., Any]) -> dict[str, Writes]:
 
 
 def inputs_of(function: Callable[..., Any]) -> list[str]:
-    """The parameters of a command that name what it reads."""
+    """Return the parameters of a command that name its inputs."""
     hints, written = hints_of(function), outputs_of(function)
     return [
         name
@@ -93,17 +89,15 @@ def _is_path(hint: Any) -> bool:
 # ------------------------------------------------------------------------------------------------
 
 
-def check_outputs(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """Refuse what a command, called with these parameters, must not write; before it has done
-    anything.
-    """
+def check_outputs(function: Callable[..., Any], values: Mapping[str, Any]) -> None:
+    """Refuse outputs that a command, called with these parameters, must not write."""
     places = [
         (place, mark)
         for name, mark in outputs_of(function).items()
-        for place in _places(given.get(name))
+        for place in _places(values.get(name))
         if place
     ]
-    inputs = [place for name in inputs_of(function) for place in _places(given.get(name))]
+    inputs = [place for name in inputs_of(function) for place in _places(values.get(name))]
     for number, (place, mark) in enumerate(places):
         for other, _ in places[:number]:
             if is_same(place, other):
@@ -116,8 +110,8 @@ def check_outputs(function: Callable[..., Any], given: Mapping[str, Any]) -> Non
                     f"{place} is read by this command, so that nothing is written there: give "
                     "another name"
                 )
-        resumed = mark.resumed or str(given.get("on")).startswith(_QUEUE)
-        check_output(place, mark, force=bool(given.get("force")) or resumed)
+        resumed = mark.resumed or str(values.get("on")).startswith(_QUEUE)
+        check_output(place, mark, force=bool(values.get("force")) or resumed)
 
 
 def _places(value: Any) -> list[str]:
@@ -126,12 +120,12 @@ def _places(value: Any) -> list[str]:
 
 
 def check_output(place: str | Path, mark: Writes, *, force: bool) -> None:
-    """Refuse a place that cannot be written, and without ``force`` one that holds something."""
+    """Refuse a place that cannot be written, and without ``force`` one that exists."""
     place = str(place)
     if mark.table and not (mark.or_file and Path(place).is_file()):
         there = open_store(place).exists(MANIFEST)
     elif is_url(place) or (mark.folder and Path(place).is_dir()):
-        there = False  # only a cluster writes to a URL, and looks for itself
+        there = False  # a cluster checks URLs itself
     else:
         _check_file(Path(place), mark)
         there = Path(place).exists()
@@ -156,9 +150,7 @@ def _check_file(path: Path, mark: Writes) -> None:
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether two addresses are one place: by their names, by what these lead to, or as two names
-    of one file.
-    """
+    """Return whether two addresses are one place, also by links."""
     if is_url(one) or is_url(other):
         return one.rstrip("/") == other.rstrip("/")
     if Path(one).exists() and Path(other).exists():
@@ -167,7 +159,7 @@ def is_same(one: str, other: str) -> bool:
 
 
 def _is_inside(place: str, table: str) -> bool:
-    """Whether a place lies in an encrypted table."""
+    """Return whether a place lies in an encrypted table."""
     if is_url(table) or is_url(place):
         return place.startswith(table.rstrip("/") + "/")
     is_table = any((Path(table) / name).exists() for name in (MANIFEST, DRAFT))
@@ -175,12 +167,12 @@ def _is_inside(place: str, table: str) -> bool:
 
 
 def is_secret_key(head: bytes) -> bool:
-    """Whether the first bytes of a file are those of a secret key."""
+    """Return whether a file that begins so is a secret key."""
     return head.startswith(container.MAGIC) and _SECRET_MARK in head[:_HEAD_BYTES]
 
 
 def is_key_file(path: Path) -> bool:
-    """Whether a file is a secret key or public keys, by its first bytes."""
+    """Return whether a file is a secret key or public keys, by its first bytes."""
     head = _head(path) if path.is_file() else b""
     return is_secret_key(head) or (head.startswith(container.MAGIC) and _PUBLIC_MARK in head)
 
@@ -195,19 +187,17 @@ def _head(path: Path) -> bytes:
 
 
 def save(made: Any, path: Path, *, force: bool) -> None:
-    """Write what has a ``save`` of its own; what lies open, such as an opened model, is private by
-    it.
-    """
+    """Call ``save`` of an object, with errors that name the file."""
     with name_errors(path):
         made.save(path, overwrite=force)
 
 
 def write_text(path: Path, text: str, *, force: bool, private: bool = True) -> None:
-    """A text file, whole or not at all."""
+    """Write a text file, whole or not at all."""
     write_parts(path, [text.encode()], force=force, private=private)
 
 
 def write_parts(path: Path, parts: Iterable[bytes], *, force: bool, private: bool = True) -> None:
-    """A file that is made a piece at a time, whole or not at all."""
+    """Write a file from pieces, whole or not at all."""
     with name_errors(path):
         write_atomic(path, parts, mode=PRIVATE if private else PUBLIC, overwrite=force)

@@ -1,8 +1,8 @@
-"""How commands are registered, parsed and helped with.
+"""Register commands, parse them and show their help.
 
-A command is a function. What stands behind ``Examples:`` and ``JSON:`` in its docstring is shown
-below its options. Parameters that are marked with :class:`Shared` are options of the program: they
-may stand anywhere on the line, and are described once.
+A command is a function. The sections ``Examples:`` and ``JSON:`` of its docstring are shown below
+its options. Parameters marked with :class:`Shared` are options of the program: they may stand
+anywhere on the line, and are described once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NOUNS: Final = "More, by noun"
 
 @dataclass(frozen=True)
 class Shared:
-    """Marks a parameter of a command that is an option of the program, with its spelling."""
+    """Mark a parameter of a command as an option of the program."""
 
     option: str
 
@@ -54,7 +54,7 @@ class Doc:
 
 @dataclass(frozen=True)
 class Known:
-    """A command that was loaded: its function, and the options of the program that it takes."""
+    """A command that was imported, and the options of the program that it takes."""
 
     function: Callable[..., None]
     doc: Doc
@@ -62,11 +62,11 @@ class Known:
 
 
 _known: dict[Callable[..., None], Known] = {}
-_given: ContextVar[Mapping[str, Any]] = ContextVar("_given")
+_values: ContextVar[Mapping[str, Any]] = ContextVar("_values")
 
 
 class Command(TyperCommand):
-    """A command whose outputs are checked before it begins, and whose help ends with examples."""
+    """A command that checks its outputs before it begins, and shows examples in its help."""
 
     @property
     def known(self) -> Known:
@@ -74,31 +74,31 @@ class Command(TyperCommand):
         return _known[inspect.unwrap(self.callback or (lambda: None))]
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it with the options of the program, after a look at what is to be written."""
-        given = ctx.find_root().params
+        """Check the outputs, and run it with the options of the program."""
+        options = ctx.find_root().params
         own = self.known.shared
         taken = {mark.option for mark in own.values()}
         for option, flag in SHARED.items():
-            if given.get(option) and option not in taken:
+            if options.get(option) and option not in taken:
                 raise typer.BadParameter(
-                    f"{flag} means nothing to {ctx.command_path}: leave it out"
+                    f"{flag} has no meaning for {ctx.command_path}: leave it out"
                 )
-        values = {name: given.get(mark.option) for name, mark in own.items()}
+        values = {name: options.get(mark.option) for name, mark in own.items()}
         from encryptedstats.cli._files import check_outputs  # which needs the library
 
         check_outputs(self.known.function, {**ctx.params, **values})
-        token = _given.set(values)
+        token = _values.set(values)
         try:
             return super().invoke(ctx)
         finally:
-            _given.reset(token)
+            _values.reset(token)
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Switches are shown without the word ``bool``, which reads as if they took a value."""
+        """Show switches without the word ``bool``, which looks like a value."""
         return _without_types(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Typer's help, then the options of the program that it takes, and the examples."""
+        """Show Typer's help, the examples, and the options of the program that it takes."""
         super().format_help(ctx, formatter)
         show_panel(self.known.doc.examples, "Examples")
         flags = [SHARED[mark.option] for mark in self.known.shared.values()]
@@ -114,38 +114,37 @@ SHARED: Final = {
 }
 
 
-#: What commands were called before version 0.3, for those who type that.
+#: The commands of version 0.2 and their new names.
 _BEFORE: Final = {
     **dict.fromkeys(("fit", "counts", "crosstab", "moments"), "ask"),
     "decrypt": "open",
     "keygen": "key make",
     "doctor": "check install",
-    "bench": "check speed",
     "verify": "check answer",
 }
 
 
 class Late(TyperCommand):
-    """The name of a command or a group and a line about it, until it is used."""
+    """A command or a group that is imported when it is used."""
 
 
 class Group(TyperGroup):
-    """Commands that are imported when they are used. Wrong names are answered with near ones."""
+    """Commands that are imported when they are used, with suggestions for wrong names."""
 
     story = ""
     _lists = False
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return all of a command, unless commands are only listed."""
+        """Import a command, unless commands are only listed."""
         found = super().get_command(ctx, cmd_name)
         return load(found.late) if isinstance(found, Late) and not self._lists else found  # type: ignore[attr-defined]  # set below
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Switches are shown without the word ``bool``."""
+        """Show switches without the word ``bool``."""
         return _without_types(super().get_params(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Name what is near a command that there is not, also where it stands in another group."""
+        """Suggest similar commands of all groups for an unknown one."""
         if args and super().get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             known = {path.rpartition(" ")[2]: path for path in paths()}
             near = [known[one] for one in get_close_matches(args[0], known)]
@@ -155,7 +154,7 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Typer's help, then the story and what exit codes mean."""
+        """Show Typer's help, the story and the exit codes."""
         self._lists = True
         try:
             super().format_help(ctx, formatter)
@@ -175,10 +174,7 @@ def _without_types(parameters: list[Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a command is found: a module, a line about it, and its name there.
-
-    ``commands`` are those of a group, by name: module and line.
-    """
+    """The module of a command, and a line about it; ``commands`` are those of a group."""
 
     module: str
     line: str
@@ -250,9 +246,7 @@ def _load_group(name: str, entry: Entry) -> Any:
 def register(
     app: typer.Typer, function: Callable[..., None], panel: str | None, name: str | None = None
 ) -> None:
-    """Add a command with help and examples from its docstring; options of the program are left to
-    the program.
-    """
+    """Add a command with its help from its docstring, without the options of the program."""
     hints = hints_of(function)
     shared = {
         one: mark
@@ -267,8 +261,8 @@ def register(
     }
 
     @wraps(function)
-    def command(**given: Any) -> None:
-        function(**given, **_given.get())
+    def command(**values: Any) -> None:
+        function(**values, **_values.get())
 
     _known[function] = Known(function, Doc.of(function), shared)
     ready = with_parameters(command, {one: hints[one] for one in defaults}, defaults)
@@ -276,7 +270,7 @@ def register(
 
 
 def unwrap(text: str) -> str:
-    """Return paragraphs of one line each, for Typer to fold; it would keep the line breaks.
+    """Return paragraphs of one line each, for Typer to fold.
 
     >>> unwrap('''One
     ... line.
@@ -288,7 +282,7 @@ def unwrap(text: str) -> str:
 
 
 def show_panel(text: str, title: str) -> None:
-    """Print commands as they are typed in a panel like those that Typer draws."""
+    """Print text in a panel like those of Typer, without folding it."""
     if not text:
         return
     from rich.console import Console

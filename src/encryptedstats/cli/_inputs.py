@@ -1,5 +1,6 @@
-"""Opening what a command is given: rows, schemas, plans, tables, public keys. A file of another
-kind is named for what it is, with the option or the command that takes it.
+"""Load the inputs of a command: rows, schemas, plans, tables, public keys.
+
+An error for a file of another kind says what it is and which option or command takes it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ FOLDER: Final = "folder"
 OTHER: Final = "other"
 _HEAD_BYTES: Final = 64
 
-# What else may lie somewhere, in words, and where it belongs.
+# Kinds of files in words, and where each belongs.
 _NATURES: Final[dict[str, tuple[str, str]]] = {
     **{kind: (known.words, known.use) for kind, known in KINDS.items()},
     SCHEMA: ("a schema", "give it with --schema"),
@@ -40,9 +41,7 @@ _NATURES: Final[dict[str, tuple[str, str]]] = {
 
 
 def nature(place: str | Path) -> str:
-    """What lies at a path or a URL: the kind of a file of this program, or one of the
-    words above.
-    """
+    """Return the kind of the file at a path or URL, or one of the words above."""
     address = local_or_url(place)
     if is_url(address):
         return load_file(address).kind
@@ -52,9 +51,7 @@ def nature(place: str | Path) -> str:
             if (path / name).exists():
                 return kind
         return FOLDER
-    if (
-        path.exists() and not path.is_file()
-    ):  # a pipe: what is read of it here would be missing later
+    if path.exists() and not path.is_file():  # bytes read from a pipe would be missing later
         return OTHER
     with open(path, "rb") as file:
         head = file.read(_HEAD_BYTES)
@@ -76,9 +73,7 @@ def _nature_of_json(path: Path) -> str:
 
 
 def expect(path: str | Path, kinds: Collection[str], wanted: str, cure: str = "") -> str:
-    """The kind of a file, which has to be one of these; ``wanted`` and ``cure`` say what is wanted,
-    and how to come by it.
-    """
+    """Return the kind of a file, or raise an error that says what is wanted and how to get it."""
     found = nature(path)
     if found in kinds:
         return found
@@ -90,7 +85,7 @@ def expect(path: str | Path, kinds: Collection[str], wanted: str, cure: str = ""
 
 
 def check_rows(path: Path) -> None:
-    """Refuse a file of this program where rows are wanted; what is no CSV, pandas will say."""
+    """Refuse a file of this program where rows are needed; pandas refuses what is no CSV."""
     if path.suffix.lower() in PARQUET_SUFFIXES and path.is_file():
         return
     if nature(path) != OTHER:
@@ -98,8 +93,8 @@ def check_rows(path: Path) -> None:
 
 
 def load_schema(path: Path) -> Schema:
-    """A schema."""
-    # The loader says best what is wrong with a document that was edited by hand.
+    """Load a schema."""
+    # The loader describes errors of documents that were edited by hand.
     expect(
         path, (SCHEMA, JSON), "a schema", "encryptedstats data schema DATA -o schema.json makes one"
     )
@@ -107,7 +102,7 @@ def load_schema(path: Path) -> Schema:
 
 
 def load_public_keys(path: Path) -> PublicKeys:
-    """Public keys, from their file or from the folder of a table."""
+    """Load public keys from their file or from the folder of a table."""
     if path.is_dir():
         expect(path, (TABLE_KIND,), "a file of public keys, or the folder of a table with them")
         return EncryptedTable.load(path).public_keys()
@@ -119,7 +114,7 @@ def load_public_keys(path: Path) -> PublicKeys:
 
 
 def load_table(url: str, keys: Path | None, by_others: bool) -> EncryptedTable:
-    """An encrypted table to compute on, with the public keys inside it or with those of a file."""
+    """Load an encrypted table to compute on, with its own public keys or those of a file."""
     public = None if keys is None else load_public_keys(keys)
     address = local_or_url(url)
     if not is_url(address) and Path(address).exists():
@@ -127,7 +122,7 @@ def load_table(url: str, keys: Path | None, by_others: bool) -> EncryptedTable:
             address, (TABLE_KIND,), "the folder of an encrypted table", _table_cure(Path(address))
         )
     table = EncryptedTable.load(url, public, by_others=by_others)
-    _ = table.keys  # rows by others that nobody asked for are refused before anything else is said
+    _ = table.keys  # refuses rows of contributors without by_others
     return table
 
 

@@ -1,6 +1,4 @@
-"""Opening keys for a command: which file, whether it is locked, and how its passphrase
-is come by.
-"""
+"""Open the secret key of a command, and ask for its passphrase."""
 
 from __future__ import annotations
 
@@ -23,10 +21,9 @@ from encryptedstats.storage.objects import load_file
 def load_owner(
     key: Path | None, passphrase_file: Path | None, opens: str | Path | None = None
 ) -> es.Owner:
-    """The owner of a key file; a locked one is opened by the file given, or by asking where
-    somebody can answer.
+    """Load a secret key; a locked one by the passphrase of a file, or of a person at a terminal.
 
-    Where it is to open a file, another key is refused before anybody is asked for a passphrase.
+    A key that does not open the file ``opens`` is refused before anybody is asked.
     """
     if key is None:
         raise es.ArgumentError(
@@ -45,7 +42,7 @@ def load_owner(
     locked = bool(content.fields.get("lock"))
     words = first_line(passphrase_file) if passphrase_file is not None else None
     if locked and words is None:
-        words = _asked(key)
+        words = _ask_passphrase(key)
     try:
         with progress("opening the key"):  # only now: a spinner would turn over the question
             return es.Owner.load(key, words)
@@ -53,18 +50,18 @@ def load_owner(
         raise es.PassphraseError(f"{key}: {error}") from error
 
 
-def _asked(key: Path) -> str:
-    if not _somebody_is_here():
+def _ask_passphrase(key: Path) -> str:
+    if not _can_ask():
         raise es.PassphraseError(
-            f"{key} is locked by a passphrase, and nobody is here to ask: give --passphrase-file, "
-            "its first line is the passphrase",
+            f"{key} is locked by a passphrase, and this is no terminal to ask for it: give "
+            "--passphrase-file, whose first line is the passphrase",
             code="no-passphrase",
         )
     words: str = typer.prompt(f"Passphrase of {key}", hide_input=True, err=True)
     return words
 
 
-def _somebody_is_here() -> bool:
+def _can_ask() -> bool:
     return sys.stdin.isatty()
 
 
@@ -74,7 +71,7 @@ def first_line(file: Path, *, private: bool = True) -> str:
     Raises
     ------
     PassphraseError
-        It is ``private``, and the file's group or others have any permission on it.
+        If it is ``private`` and other users have a permission on the file.
     """
     if private:
         _check_private(file)
@@ -94,10 +91,7 @@ def first_line(file: Path, *, private: bool = True) -> str:
 
 
 def _check_private(file: Path) -> None:
-    """Refuse a passphrase file that other users may read or change, as ssh does with its keys.
-
-    Pipes, such as standard input, are not files of a mode, and are taken.
-    """
+    """Refuse a passphrase file that other users may read or change, as ssh does; allow pipes."""
     found = file.stat()
     is_lax = stat.S_ISREG(found.st_mode) and found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
     if os.name == "posix" and is_lax:

@@ -1,6 +1,4 @@
-"""``--on``: where questions are computed. Here, on a Dask cluster, by the workers of a queue, or by
-a service; the words behind the address say how.
-"""
+"""The option ``--on``: where questions are computed, and how."""
 
 from __future__ import annotations
 
@@ -15,7 +13,9 @@ import typer
 
 from encryptedstats.cli._console import printable
 from encryptedstats.cli._exits import INTERRUPTED
+from encryptedstats.storage.objects import is_url
 from encryptedstats.tables.questions.words import parse_numbers
+from encryptedstats.words import did_you_mean
 
 if TYPE_CHECKING:
     import encryptedstats as es
@@ -33,7 +33,7 @@ _OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where something is computed, and how."""
+    """Where something is computed, and the options of the computation."""
 
     kind: str
     address: str = ""
@@ -49,10 +49,11 @@ class Place:
         kind, _, rest = address.partition("://")
         if kind not in _OPTIONS:
             raise typer.BadParameter(
-                f"--on {text}: local, dask://HOST:PORT, queue://URL or https://HOST is needed"
+                f"--on {text}: give local, dask://HOST:PORT, queue://URL or https://HOST"
+                f"{did_you_mean(kind, _OPTIONS)}"
             )
         if kind != LOCAL and not rest:
-            raise typer.BadParameter(f"--on {text}: {kind}:// needs an address behind it")
+            raise typer.BadParameter(f"--on {text}: give an address after {kind}://")
         shown = [shlex.quote(word) for word in words]
         options = parse_numbers(shown, _OPTIONS[kind], f"--on {address}")
         if kind in (LOCAL, "queue"):
@@ -61,24 +62,33 @@ class Place:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is computed by this process."""
+        """Return whether this process computes."""
         return self.kind == LOCAL
 
     @property
     def is_cluster(self) -> bool:
-        """Whether many machines compute, and results may be URLs."""
+        """Return whether many machines compute, and results may be URLs."""
         return self.kind in ("dask", "queue")
 
+    def check_output(self, out: str) -> None:
+        """Refuse a URL where nobody writes to one."""
+        if is_url(out) and not self.is_cluster:
+            raise typer.BadParameter(
+                f"-o {out}: only --on dask:// and --on queue:// write to a URL: give a file"
+            )
+
     def refuse(self, *names: str, why: str) -> None:
-        """Refuse options that mean nothing here."""
+        """Refuse options without a meaning for the command."""
         for name in names:
             if name in self.options:
                 raise typer.BadParameter(f"--on {name}={self.options[name]}: {why}")
 
     def local_options(self) -> dict[str, Any]:
-        """Return the options of a computation in this process; refuse any other place."""
+        """Return the options of a computation in this process; refuse other places."""
         if not self.is_local:
-            raise typer.BadParameter("--on: this is computed here only, local is the place")
+            raise typer.BadParameter(
+                "--on: this command computes on this machine only: leave --on out, or give local"
+            )
         self.refuse("price", why="a price is for plan")
         return dict(self.options)
 
@@ -87,49 +97,47 @@ class Place:
         if self.kind not in kinds:
             known = {"service": "https://HOST", "dask": "dask://HOST:PORT", "queue": "queue://URL"}
             listed = " or ".join(known.get(one, one) for one in kinds)
-            raise typer.BadParameter(f"--on: {listed} is needed here")
+            raise typer.BadParameter(f"--on: this command takes {listed}")
 
     # -- what is done there
     # --------------------------------------------------------------------------------------------
 
     def ask(self, asked: Sequence[es.Question], work: Request) -> Iterator[Any]:
-        """Yield the answers to some questions, saved; of a queue, jobs."""
+        """Save the answers to some questions, and yield them; of a queue, yield jobs."""
         options = {"folds": work.folds, "by_others": work.by_others and not self.is_local}
         if self.is_local:
             self.local_options()  # which refuses a price
-        with self._worker(work) as (worker, table), keeping(self.options.get("checkpoint")):
+        with self.connect(work) as (worker, table), keeping(self.options.get("checkpoint")):
             yield from worker.ask(list(asked), table, list(work.outs), **options, **self._how(work))
 
     def predict(self, model: str, output: str | None, work: Request) -> Any:
-        """Return the encrypted votes of a model for the rows of a table, saved; of a queue, a
-        job.
-        """
+        """Save the encrypted votes of a model for a table, and return them; of a queue, a job."""
         self.refuse("trees_per_task", why="a prediction is cut by rows")
-        with self._worker(work) as (worker, table):
+        with self.connect(work) as (worker, table):
             return worker.predict(model, table, work.outs[0], output=output, **self._how(work))
 
     def draw(self, forest: Path, work: Request) -> Any:
-        """Return a forest with its stochastic fraction, drawn elsewhere, saved."""
+        """Save a forest with its stochastic fraction, drawn elsewhere, and return it."""
         self.only("service", "dask")
-        with self._worker(work) as (worker, table):
+        with self.connect(work) as (worker, table):
             return worker.draw(forest, table, work.outs[0], overwrite=work.force)
 
     def combine(self, answers: Sequence[Path], forget: Sequence[Path], work: Request) -> Any:
-        """Return the sum of encrypted answers, added up elsewhere, saved."""
+        """Save the sum of encrypted answers, added up elsewhere, and return it."""
         self.only("service", "dask")
-        with self._worker(work) as (worker, table):
+        with self.connect(work) as (worker, table):
             return worker.combine(answers, table, work.outs[0], forget=forget, overwrite=work.force)
 
     def _how(self, work: Request) -> dict[str, Any]:
         return {"overwrite": work.force, "wait": self.kind != "queue", **self.options}
 
     @contextmanager
-    def _worker(self, work: Request) -> Iterator[tuple[es.Worker, Any]]:
-        """A worker, and the table that it computes on."""
+    def connect(self, work: Request) -> Iterator[tuple[es.Worker, Any]]:
+        """Connect to a worker, and yield it with the table that it computes on."""
         import encryptedstats as es
 
         place = {LOCAL: LOCAL, "queue": f"queue://{self.address}"}.get(self.kind, self.address)
-        sealed = work.load()  # rows by others that nobody asked for are refused at once
+        sealed = work.load()  # refuses rows of contributors without by_others
         with es.connect(place) as worker:
             if self.is_local:
                 yield worker, worker.upload(sealed)
@@ -139,7 +147,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of a stored table, and where the results go."""
+    """A stored table to compute on, and the files of the results."""
 
     table: str
     outs: Sequence[str]
@@ -157,7 +165,7 @@ class Request:
 
 @contextmanager
 def keeping(checkpoint: Path | None) -> Iterator[None]:
-    """Say what is left of a computation that was interrupted, and how to go on."""
+    """On an interruption, say that the computation can be resumed."""
     from encryptedstats.circuits.slices import CHECKPOINT
 
     try:
@@ -165,6 +173,6 @@ def keeping(checkpoint: Path | None) -> Iterator[None]:
     except KeyboardInterrupt:
         if checkpoint is None or not (checkpoint / CHECKPOINT).exists():
             raise
-        text = f"what was computed is kept in {checkpoint}; the same command goes on from there"
+        text = f"what was computed is kept in {checkpoint}; run the same command to resume"
         typer.echo(printable(f"interrupted: {text}"), err=True)
         raise typer.Exit(INTERRUPTED) from None

@@ -1,7 +1,6 @@
-"""Options and arguments that several commands have, said once.
+"""Options and arguments that several commands share.
 
-Paths are never checked by Typer (``readable=False``): what is wrong with a file is said in one
-line, like any other error.
+Typer does not check paths (``readable=False``): errors of files are one line, as all others.
 """
 
 from __future__ import annotations
@@ -18,23 +17,19 @@ from encryptedstats.cli._help import Shared
 
 
 class SchemeName(str, Enum):
-    """The schemes, as an option offers them."""
+    """The schemes."""
 
     bgv = "bgv"
     bfv = "bfv"
 
 
-class Encoding(str, Enum):
-    """What can be stored of bins, and of numbers on a grid."""
+class EncodingName(str, Enum):
+    """How bins, and numbers on a grid, are stored."""
 
     onehot = "onehot"
     ordinal = "ordinal"
     centred = "centred"
     grid = "grid"
-
-
-# -- how a file is asked for
-# -----------------------------------------------------------------------------------------
 
 
 def argument(metavar: str, help: str, **more: Any) -> Any:
@@ -43,25 +38,21 @@ def argument(metavar: str, help: str, **more: Any) -> Any:
 
 
 def option(*names: str, help: str, metavar: str | None = None, **more: Any) -> Any:
-    """Return an option whose default says nothing by itself."""
+    """Return an option whose default is not shown."""
     return typer.Option(*names, metavar=metavar, help=help, show_default=False, **more)
 
 
 def file_option(*names: str, help: str, metavar: str = "FILE") -> Any:
-    """Return an option that is a file, or a folder."""
+    """Return an option that names a file or a folder."""
     return option(*names, metavar=metavar, readable=False, help=help)
 
 
 def output(help: str) -> Any:
-    """Return the option for where a result goes."""
+    """Return the option ``--output``."""
     return file_option("--output", "-o", help=help)
 
 
-# -- what is asked for
-# -----------------------------------------------------------------------------------------------
-
 AsJson = Annotated[bool, Shared("as_json")]
-#: On every command that writes, and the same on all.
 Force = Annotated[bool, Shared("force")]
 PassphraseFile = Annotated[Path | None, Shared("passphrase_file")]
 
@@ -73,12 +64,20 @@ OwnSchema = Annotated[
 KeyFile = Annotated[
     Path | None, file_option("--key", help="Your secret key, as key make wrote it.")
 ]
+Genotypes = Annotated[
+    Path | None,
+    option(
+        metavar="FILE",
+        help="Genotypes of the people in DATA: PLINK's .bed file with .bim and .fam beside it, or "
+        "a VCF. People are matched by the column of --id.",
+    ),
+]
 Csv = Annotated[
     list[str] | None,
     option(
         metavar="NAME=VALUE",
-        help="How a CSV file is written, where it is not found out: separator, decimal, thousands, "
-        "charset or dates, such as 'separator=; decimal=,' or dates=%d.%m.%Y.",
+        help="How a CSV file is written, where that is not recognised: separator, decimal, "
+        "thousands, charset or dates, such as 'separator=; decimal=,' or dates=%d.%m.%Y.",
         autocompletion=_complete.csv_words,
     ),
 ]
@@ -93,7 +92,15 @@ Weights = Annotated[
 ]
 WeightBound = Annotated[
     int | None,
-    option(min=1, metavar="N", help="A bound of the weights, which a worker learns."),
+    option(min=1, metavar="N", help="The largest weight there may be, which a worker learns."),
+]
+SpotChecked = Annotated[
+    bool,
+    typer.Option(
+        "--spot-check",
+        help="For open --verify: keep a few residues beside the key, by which a worker that lies "
+        "is found. Plans leave room for it.",
+    ),
 ]
 On = Annotated[
     str,
@@ -119,6 +126,6 @@ LedgerFolder = Annotated[
     str | None,
     option(
         metavar="LEDGER",
-        help="Folder or URL of the ledger that it is written down in, as publish begin made it.",
+        help="Folder or URL of the ledger that records it, as publish begin made it.",
     ),
 ]

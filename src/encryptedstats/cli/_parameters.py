@@ -1,6 +1,4 @@
-"""Parameters of commands: what is said of them, and functions whose parameters are found out, for
-Typer, which reads signatures.
-"""
+"""Signatures of commands, which Typer reads."""
 
 from __future__ import annotations
 
@@ -10,10 +8,10 @@ from typing import Annotated, Any, get_args, get_origin
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the types of a function's parameters, with all that is annotated.
+    """Return the annotations of a function's parameters.
 
-    ``typing.get_type_hints`` would lose that in Python 3.10 wherever the default is None: it puts
-    another ``Optional`` around it.
+    In Python 3.10, ``typing.get_type_hints`` hides ``Annotated`` in an ``Optional`` where the
+    default is None.
     """
     return {
         name: one.annotation
@@ -22,16 +20,14 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def marks_of(hint: Any) -> tuple[Any, ...]:
-    """Return what an annotated type is marked with."""
+    """Return the metadata of an annotated type."""
     return tuple(get_args(hint)[1:]) if get_origin(hint) is Annotated else ()
 
 
 def with_parameters(
     function: Callable[..., None], hints: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> Callable[..., None]:
-    """Return the function, as one that takes these parameters by name; ``inspect.Parameter.empty``
-    where one must be given.
-    """
+    """Give a function a signature of keyword parameters; ``Parameter.empty`` has no default."""
     kind = inspect.Parameter.KEYWORD_ONLY
     parameters = [
         inspect.Parameter(name, kind, default=defaults[name], annotation=hints[name])

@@ -1,6 +1,4 @@
-"""A program of commands: the options of all commands, and how an error reaches the person. ``_app``
-has the commands of the library.
-"""
+"""A program of commands: the options of all commands, and the reporting of errors."""
 
 from __future__ import annotations
 
@@ -15,9 +13,8 @@ import encryptedstats as es
 from encryptedstats.cli._exits import FAILED, INTERRUPTED, MISTAKE
 from encryptedstats.cli._help import SHARED, Group, unwrap
 
-# What a person can fix, and what Typer ends well by itself. Everything else is a mistake of the
-# program.
-_MENDABLE = (es.EncryptedStatsError, OSError, ValueError, OverflowError, MemoryError, ImportError)
+# Errors that the user can fix, and those that Typer reports. All others are errors in the program.
+_FIXABLE = (es.EncryptedStatsError, OSError, ValueError, OverflowError, MemoryError, ImportError)
 _QUIET: tuple[type[BaseException], ...] = (
     BrokenPipeError,  # as in `encryptedstats data info x | head`
     typer.Exit,
@@ -29,17 +26,15 @@ _FLAGS: Final = (SHARED["as_json"], SHARED["force"], "--debug")
 _PANEL: Final = "Options of all commands, anywhere on the line"
 
 
-class Program(Group):
-    """Turns errors into one line on stderr and an exit code, unless ``--debug`` asks for the
-    traceback.
-    """
+class ReportingGroup(Group):
+    """Report errors as one line on stderr and an exit code, or with ``--debug`` as a traceback."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Find the options of all commands wherever they stand."""
+        """Accept the options of all commands anywhere on the line."""
         return super().parse_args(ctx, move_to_front(args))
 
     def invoke(self, ctx: Any) -> Any:
-        """Typer's, with errors told."""
+        """Run a command, and report its errors."""
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             try:
@@ -78,17 +73,16 @@ def move_to_front(args: Sequence[str]) -> list[str]:
 
 
 def _describe(error: BaseException) -> tuple[str, int]:
-    """Return what is said of an error, and the exit code for it."""
+    """Return the line and the exit code of an error."""
     from encryptedstats.cli._errors import one_line  # which needs the library
 
     if isinstance(error, KeyboardInterrupt):
         return "interrupted: nothing was left half-written", INTERRUPTED
-    if isinstance(error, _MENDABLE):
+    if isinstance(error, _FIXABLE):
         return f"error: {one_line(error)}", FAILED
     what = f"{type(error).__name__}: {one_line(error)}"
     return (
-        f"error: a mistake of the program, not yours ({what}): please report it with what --debug "
-        "shows",
+        f"error: the program failed ({what}): please report it, with the output of --debug",
         MISTAKE,
     )
 
@@ -101,8 +95,8 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     typer.echo(f"warning: {printable(' '.join(text.split()))}", err=True)
 
 
-def new_program(help: str, kind: type[Program] = Program) -> typer.Typer:
-    """Return a program without commands yet, but with the options of all commands."""
+def new_program(help: str, kind: type[ReportingGroup] = ReportingGroup) -> typer.Typer:
+    """Return a program without commands, with the options of all commands."""
     app = typer.Typer(
         cls=kind,
         help=unwrap(help),
@@ -128,7 +122,7 @@ def _options(
         bool,
         typer.Option(
             "--force",
-            help="Replace what is there; never what the command reads.",
+            help="Replace files that exist; never those that the command reads.",
             rich_help_panel=_PANEL,
         ),
     ] = False,

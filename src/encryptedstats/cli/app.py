@@ -1,4 +1,4 @@
-"""``app``: the owner's page, served to her own browser on her own machine."""
+"""``app``: serve the owner's page to a browser on the same machine."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def app_(
         bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")
     ] = True,
 ) -> None:
-    """Do all of the owner's part on a page in your browser, without writing a command.
+    """Do the owner's part in your browser, without commands.
 
-    The page is served by this machine to this machine only. The address that is printed opens one
-    browser, once. Choose a file, ask, see the plan, make a key, encrypt, send, and open the
-    results; projects are kept in a folder, and go on after a restart. Ctrl-C ends it.
+    The page is served to this machine only, and its address opens one browser, once. Choose a
+    file, ask, see the plan, make a key, encrypt, send, and open the results. Projects are kept in
+    a folder and resume after a restart. Ctrl-C ends it.
 
     Examples:
       encryptedstats app
@@ -65,7 +65,7 @@ def app_(
     """
     try:
         from encryptedstats.app.desk import Desk
-        from encryptedstats.app.server import guarded, listening, serve
+        from encryptedstats.app.server import guard_app, listening, serve
         from encryptedstats.app.steps.send import resume
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _NEEDED:
@@ -85,7 +85,7 @@ def app_(
         )
     try:
         listener = listening(port)
-        page, url = guarded(
+        page, url = guard_app(
             desk, listener.getsockname()[1], (files or Path.home()).expanduser().absolute()
         )
         resume(desk)
@@ -104,9 +104,7 @@ def _data_home() -> Path:
 
 
 def _open(url: str, home: Path) -> None:
-    """Open the browser by a file that only its user can read: a command line with the token would
-    be seen by everybody here.
-    """
+    """Open the browser by a private file: command lines with the token are public here."""
     page = home / ".open.html"
     write_atomic(
         page,

@@ -1,11 +1,11 @@
-"""``ask``: everything that is asked of an encrypted table, one question or many."""
+"""``ask``: ask an encrypted table one or many questions."""
 
 from __future__ import annotations
 
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -26,18 +26,21 @@ from encryptedstats.cli._on import LOCAL, Place, Request
 from encryptedstats.cli._options import (
     AsJson,
     Force,
+    KeyFile,
+    LedgerFolder,
     On,
+    PassphraseFile,
     TableKeys,
     TableUrl,
     argument,
     file_option,
 )
+from encryptedstats.cli._rounds import OWNERS_FILES, OwnersFiles, ask_in_rounds, find_rounds
 from encryptedstats.tables.questions.words import (
     describe_all,
     describe_parameters,
     describe_question,
     make_named_questions,
-    question_type,
 )
 from encryptedstats.views import View
 
@@ -45,30 +48,34 @@ if TYPE_CHECKING:
     import encryptedstats as es
 
 _MARK: Final = Writes("what it holds would have to be computed again", folder=True)
-_OWNER: Final = ("--key", "secret.key", "--schema", "schema.json")
 
 
 def _show_questions(ctx: typer.Context, wanted: bool) -> None:
-    """List all questions, and nothing else; as JSON with their status."""
+    """List all questions and exit; as JSON with their status."""
     if wanted and ctx.find_root().params.get("as_json"):
         from encryptedstats.method_status import methods
 
         print_json({"questions": methods().reset_index().to_dict("records")})
         raise typer.Exit
     if wanted:
-        lines = {f"{name} {taken}": about for name, taken, about in describe_all()}
-        show(
-            View(
-                "Questions", {name: tuple(textwrap.wrap(text, 72)) for name, text in lines.items()}
-            )
-        )
+        from encryptedstats.method_status import ADVICE
+        from encryptedstats.procedures.words import describe_procedures
+
+        show(View("Questions", _lines(describe_all()), notes=(ADVICE,)))
+        show(View("Questions in rounds, with --key", _lines(describe_procedures())))
         raise typer.Exit
 
 
+def _lines(described: Iterable[tuple[str, str, str]]) -> dict[str, tuple[str, ...]]:
+    return {f"{name} {taken}": tuple(textwrap.wrap(text, 72)) for name, taken, text in described}
+
+
 def _show_question(name: str | None) -> None:
-    """Describe one question, and nothing else."""
+    """Describe a question and exit."""
     if name:
-        found = question_type(name)
+        from encryptedstats.procedures.words import find_asked_type
+
+        found = find_asked_type(name)
         show(View(f"{name}: {found.about()}", describe_parameters(found)))
         raise typer.Exit
 
@@ -79,8 +86,8 @@ def ask_(
         list[str],
         argument(
             "QUESTION...",
-            "A name and its parameters, forest trees=100, or a call, 'lm(bmi ~ age)'; several one "
-            "after the other; @FILE for a file of them; FILE.py:NAME for one of your own.",
+            "A name with parameters, forest trees=100, or a call, 'lm(bmi ~ age)'; one or "
+            "several; @FILE reads them from a file; FILE.py:NAME is one of your own.",
             autocompletion=_complete.questions,
         ),
     ],
@@ -108,12 +115,22 @@ def ask_(
         bool,
         typer.Option(
             "--by-others",
-            help="Compute on rows that others have encrypted with the public keys. Whoever forges "
-            "such rows and sees a result can recover the secret key: only where all of them are "
-            "trusted like the key, or see no results.",
+            help="Compute on rows of contributors, who have the public keys. A contributor who "
+            "forges rows and sees a result can recover the secret key: use it only if you trust "
+            "all of them like the key, or if they see no results.",
         ),
     ] = False,
     on: On = LOCAL,
+    key: KeyFile = None,
+    ledger: LedgerFolder = None,
+    check_rounds: Annotated[
+        bool,
+        typer.Option(
+            "--check-rounds",
+            help="Check each round before the next is asked: a worker that lies is found. The rows "
+            "were encrypted with --spot-check.",
+        ),
+    ] = False,
     list_all: Annotated[
         bool,
         typer.Option("--list", help="List all questions.", is_eager=True, callback=_show_questions),
@@ -130,14 +147,14 @@ def ask_(
         ),
     ] = None,
     force: Force = False,
+    passphrase_file: PassphraseFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask an encrypted table: tests, tables, regressions and models, one or many at once.
+    """Ask an encrypted table one or many questions: tests, regressions, models.
 
-    The owner plans the same questions before, and opens the answers with open. Whoever computes
-    knows variables by id, v0, v1 and so on; with --schema, names are translated here. A question
-    of your own is Python, in a file or an installed package: its code runs here, with your
-    rights, and what it asks stays encrypted.
+    The owner plans the same questions before, and opens the answers with open. A worker knows
+    variables by their ids v0, v1, ...; the owner may give --schema and write names. A question of
+    your own is Python, in a file or an installed package: its code runs here with your rights.
 
     JSON: table, on, answers, seconds
 
@@ -149,7 +166,7 @@ def ask_(
       encryptedstats ask patients.enc "counts(v0, class)" "t.test(v3 ~ v1)" mnb alpha=1 -o answers
       encryptedstats ask patients.enc @questions.txt -o answers
 
-      # a long fit that goes on where it was after an interruption
+      # a long fit that resumes after an interruption
       encryptedstats ask patients.enc forest -o forest.enc --on "local checkpoint=forest.part"
 
       # elsewhere: a Dask cluster, workers of a queue, a service
@@ -157,11 +174,25 @@ def ask_(
       encryptedstats ask s3://bucket/patients forest -o s3://bucket/forest --on queue://s3://bucket/work
       encryptedstats ask patients.enc forest -o forest.enc --on https://worker.example
 
-      # every fold of a table that was encrypted with --folds, for evaluate; a question of your own
+      # trees that learn their splits, by the owner: one round for each level
+      encryptedstats ask patients.enc tree depth=3 --key secret.key --schema schema.json -o tree.run
+      encryptedstats ask patients.enc forest learned trees=50 --key secret.key -o forest.run
+
+      # every fold of a table that was encrypted with --folds, for evaluate; your own question
       encryptedstats ask patients.enc mnb --folds -o folds.enc
       encryptedstats ask patients.enc my_questions.py:MyRidge target=v2 alpha=1 -o ridge.enc
     """
     place = Place.parse(on)
+    rounds = find_rounds(questions)
+    if rounds is not None:
+        request = Request(table, [out], keys, force, by_others)
+        files = OwnersFiles(key, passphrase_file, schema, ledger, check_rounds)
+        tell(*ask_in_rounds(rounds, place, request, files), as_json)
+        return
+    if key is not None or ledger is not None or check_rounds:
+        raise typer.BadParameter(
+            "--key, --ledger and --check-rounds are for what is asked in rounds, such as tree"
+        )
     named = make_named_questions(questions, None if schema is None else _schema(schema))
     outs, asked = _outputs(out, [name for name, _ in named], place, force), [q for _, q in named]
     started = time.perf_counter()
@@ -187,11 +218,10 @@ def _schema(path: Path) -> es.Schema:
 
 
 def _outputs(out: str, names: Sequence[str], place: Place, force: bool) -> list[str]:
-    """The files of the answers; those of several questions are named by these, in a folder."""
+    """Return the files of the answers; of several questions, in a folder."""
     from encryptedstats.storage.objects import is_url
 
-    if is_url(out) and not place.is_cluster:
-        raise typer.BadParameter(f"-o {out}: a URL is written by dask:// or queue://, see --on")
+    place.check_output(out)
     if len(names) == 1:
         if Path(out).is_dir():
             raise typer.BadParameter(f"-o {out} is a folder: give a file for one answer")
@@ -209,15 +239,15 @@ def _outputs(out: str, names: Sequence[str], place: Place, force: bool) -> list[
 
 
 def _facts(made: Any, file: str) -> dict[str, Any]:
-    """What may be told of an encrypted answer, ready for JSON."""
+    """Describe an encrypted answer, ready for JSON."""
     if hasattr(made, "wait"):  # a job of a queue
         asked = {"question": made.question.name, "params": made.question.parameters()}
         return {"bytes": None, **asked, **job_facts(made)}
-    return {**_size(file), **answer_facts(made)}
+    return {"bytes": size_of(file), **answer_facts(made)}
 
 
 def job_facts(made: Any) -> dict[str, Any]:
-    """Return what may be told of a job of a queue, ready for JSON."""
+    """Describe a job of a queue, ready for JSON."""
     status = made.status()
     return {
         "rows": status.rows,
@@ -228,14 +258,15 @@ def job_facts(made: Any) -> dict[str, Any]:
     }
 
 
-def _size(file: str) -> dict[str, int]:
+def size_of(file: str) -> int:
+    """Return the bytes of a file or of an object at a URL."""
     from encryptedstats.storage.objects import is_url, read_object
 
-    return {"bytes": len(read_object(file)) if is_url(file) else Path(file).stat().st_size}
+    return len(read_object(file)) if is_url(file) else Path(file).stat().st_size
 
 
 def answer_facts(made: Any) -> dict[str, Any]:
-    """Return what may be told of an answer or a fitted model, ready for JSON."""
+    """Describe an answer or a fitted model, ready for JSON."""
     from encryptedstats.tables.questions.row_answers import DRAWN
 
     answer = getattr(made, "answer_", made)  # a model holds one
@@ -249,7 +280,7 @@ def answer_facts(made: Any) -> dict[str, Any]:
         "encrypted": sealed,
         "totals": len(answer.ciphertexts if sealed else answer.totals),
         "ciphertexts": len(answer.ciphertexts.parts) if sealed else 0,
-        "drawn": len(answer.beside.get(DRAWN, ())),
+        "drawn": len(answer.extra_totals.get(DRAWN, ())),
         "key_id": answer.ciphertexts.keys.key_id if sealed else "",
     }
 
@@ -271,14 +302,14 @@ def sealed_text(facts: dict[str, Any]) -> str:
 def _view(document: dict[str, Any]) -> View:
     answers = document["answers"]
     first = answers[0]
-    what = _text(first) if len(answers) == 1 else plural(len(answers), "answer")
+    what = _text(first) if len(answers) == 1 else plural(len(answers), "question")
     if "job" in first:
         return _queued_view(document)
     facts: dict[str, Any] = {"answer": tuple(sealed_text(one) for one in answers)}
     facts["key"] = f"{first['key_id']}, whose owner alone can open it"
     verb = "evaluate" if first["question"] == "folds" else "open"
     more = ("patients.csv",) if verb == "evaluate" else ()
-    facts["owner"] = command_line(verb, first["file"], *more, *_OWNER)
+    facts["owner"] = command_line(verb, first["file"], *more, *OWNERS_FILES)
     return View(f"Asked {what}, in {time_text(document['seconds'])}", facts)
 
 

@@ -1,17 +1,13 @@
-"""``check``: what is installed and what it can do, how fast it is, and whether a worker computed
-what it was asked.
-"""
+"""``check``: test the installation, and verify a worker's answers."""
 
 from __future__ import annotations
 
 import contextlib
 import stat
-import statistics
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -26,12 +22,11 @@ from encryptedstats.crypto.keyfiles import OWNER_KIND
 from encryptedstats.crypto.keys import fingerprint_of
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.crypto.parameters import SCHEMES
-from encryptedstats.machine import cores
 from encryptedstats.storage import container
 from encryptedstats.tables.answers.answer import PREDICTION_KIND
 from encryptedstats.tables.questions.question import FOLDS_KIND, MODEL_KIND, RESULT_KIND
 from encryptedstats.tables.questions.words import describe_question
-from encryptedstats.views import TableView, View
+from encryptedstats.views import View
 
 # -- install
 # ------------------------------------------------------------------------------------------------
@@ -39,9 +34,7 @@ from encryptedstats.views import TableView, View
 
 @dataclass
 class SelfTest:
-    """How the self-test of one scheme went: seconds of every step that was reached, and what went
-    wrong.
-    """
+    """The outcome of the self-test of a scheme: seconds of each step, and the first problem."""
 
     scheme: Scheme
     passed: bool = False
@@ -57,7 +50,7 @@ def check_install(as_json: AsJson = False) -> None:
     Examples:
       encryptedstats check install
 
-      # what to send along with a question
+      # to send with a bug report
       encryptedstats check install --json
     """
     machine, packages = describe_machine(), package_versions()
@@ -120,7 +113,7 @@ def _test_text(test: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class FoundKey:
-    """A key file: which key it is, and who may read it."""
+    """A key file: its key, and whether other users may read it."""
 
     file: str
     kind: str
@@ -129,7 +122,7 @@ class FoundKey:
     others_may_read: bool
 
     def describe(self) -> str:
-        """Return it in words."""
+        """Describe it in words."""
         text = f"{self.kind} {self.fingerprint}"
         if self.kind == OWNER_KIND:
             text += ", locked by a passphrase" if self.locked else ", no passphrase on it"
@@ -139,9 +132,7 @@ class FoundKey:
 
 
 def find_keys(folder: Path) -> list[FoundKey]:
-    """Return the key files of a folder, as far as they can be read; fingerprints are for the
-    telephone.
-    """
+    """Return the key files of a folder that can be read."""
     found = []
     for path in sorted(folder.iterdir()):
         with contextlib.suppress(OSError, es.FileFormatError):
@@ -158,11 +149,11 @@ def find_keys(folder: Path) -> list[FoundKey]:
 
 
 def self_test(scheme: Scheme) -> SelfTest:
-    """Make keys, encrypt under both of them, compute two products deep, decrypt, compare."""
+    """Encrypt with both keys, compute two products in a row, decrypt and compare."""
     test = SelfTest(scheme)
     try:
         answer = _compute(scheme, test.seconds)
-    except Exception as error:  # whatever goes wrong is the finding
+    except Exception as error:  # the finding, whatever it is
         test.problem = f"{type(error).__name__}: {error}"
         return test
     test.passed = answer == (-7 * 6 - 5) * -7
@@ -193,146 +184,6 @@ class _Clock:
         self._seconds[name], self._start = now - self._start, now
 
 
-# -- speed: the figures that the documents quote are those of python -m benchmarks, in a checkout
-# ------------------------------------------------------------------------------------------------
-
-MAX_VALUE, DEPTH = 65_536, 2
-ROWS, VARIABLES, BINS, TREES = 8192, 9, 5, 20
-_LEAST, _SECONDS = 5, 0.2
-_QUICK_ROWS, _QUICK_TREES = 500, 2
-# A product is relinearised when it is multiplied again, and not before: the second is what it costs
-# all in all.
-_STEPS: Final = ("encrypt", "add", "multiply lazily", "multiply and relinearise", "decrypt")
-
-
-def check_speed(
-    quick: Annotated[
-        bool, typer.Option("--quick", help="To see that it runs, not to quote figures.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Measure this machine: integers in both schemes, and a forest on an encrypted table.
-
-    It takes ten seconds or so.
-
-    JSON: machine, packages, quick, integers, forest
-
-    Examples:
-      encryptedstats check speed
-
-      # to keep beside the figures of other machines
-      encryptedstats check speed --json
-    """
-    with progress("measuring"):
-        facts = {
-            "machine": describe_machine(),
-            "packages": package_versions(),
-            "quick": quick,
-            "integers": [_integers(scheme, quick) for scheme in SCHEMES],
-            "forest": _forest(quick),
-        }
-    tell(_speed_view(facts), facts, as_json)
-
-
-def _integers(scheme: Scheme, quick: bool) -> dict[str, Any]:
-    """Median seconds of operations on single integers."""
-    parameters = es.Parameters.choose(max_value=MAX_VALUE, depth=DEPTH, scheme=scheme)
-    started = time.perf_counter()
-    owner = es.Owner(parameters)
-    keys = time.perf_counter() - started
-    a, b = owner.encrypt(123), owner.encrypt(-45)
-    operations: tuple[Callable[[], object], ...] = (
-        lambda: owner.encrypt(123),
-        lambda: a + b,
-        lambda: a * b,
-        lambda: (a * b).relinearise(),
-        lambda: owner.open(a),
-    )
-    times = dict(zip(_STEPS, (_median(operation, quick) for operation in operations), strict=True))
-    return {
-        "scheme": scheme,
-        "max_value": MAX_VALUE,
-        "depth": DEPTH,
-        "ring_degree": parameters.ring_degree,
-        "ciphertext_bytes": parameters.ciphertext_bytes(),
-        "seconds": {"keys": keys, **times},
-    }
-
-
-def _median(operation: Callable[[], object], quick: bool) -> float:
-    operation()
-    times: list[float] = []
-    end = time.perf_counter() + (0 if quick else _SECONDS)
-    while len(times) < (1 if quick else _LEAST) or time.perf_counter() < end:
-        started = time.perf_counter()
-        operation()
-        times.append(time.perf_counter() - started)
-    return statistics.median(times)
-
-
-def _forest(quick: bool) -> dict[str, Any]:
-    """Seconds of a forest on a full chunk of made-up rows: encrypted, fitted, opened; compared with
-    the fit in the clear.
-    """
-    import numpy as np
-    import pandas as pd
-
-    rows, trees = (_QUICK_ROWS, _QUICK_TREES) if quick else (ROWS, TREES)
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({f"x{j}": rng.normal(size=rows) for j in range(VARIABLES)})
-    frame["y"] = (frame["x0"] + rng.normal(size=rows) > 0).astype(int)
-    schema = es.Schema.infer(frame, target="y", bins=BINS)
-    forest = es.CompletelyRandomForest(n_trees=trees, depth=3, random_state=0)
-    owner = es.Owner(es.plan(forest, schema, n_rows=rows))
-    table = schema.table(frame)
-    seconds: dict[str, float] = {}
-    clock = _Clock(seconds)
-    sealed = owner.encrypt(table)
-    clock.lap("encrypt")
-    fitted = forest.fit(sealed)
-    clock.lap("fit")
-    opened = owner.open(fitted, schema=schema)
-    clock.lap("open")
-    return {
-        "rows": rows,
-        "variables": VARIABLES,
-        "bins": BINS,
-        "trees": trees,
-        "bytes": sealed.info().to_dict()["bytes"],
-        "cores": cores(),
-        "exact": list(opened.totals_) == list(forest.fit(table).totals_),
-        "seconds": seconds,
-    }
-
-
-def _speed_view(facts: dict[str, Any]) -> View:
-    import pandas as pd
-
-    machine, forest = facts["machine"], facts["forest"]
-    memory = f", {size_text(machine['memory_bytes'])}" if machine["memory_bytes"] else ""
-    times = {
-        f"{one['scheme'].upper()}, N = {one['ring_degree']}": [
-            time_text(one["seconds"][step]) for step in ("keys", *_STEPS)
-        ]
-        for one in facts["integers"]
-    }
-    frame = pd.DataFrame.from_dict(times, orient="index", columns=["keys", *_STEPS])
-    frame = frame.rename_axis(f"one integer up to {MAX_VALUE:,}, depth {DEPTH}")
-    seconds = forest["seconds"]
-    what = f"{forest['rows']:,} rows, {forest['variables']} variables of {forest['bins']} bins"
-    verdict = "exact" if forest["exact"] else "DIFFERS from the fit in the clear"
-    shown = {
-        "software": f"{machine['python']}, seal-python {facts['packages']['seal-python']}",
-        "table": f"{what}: encrypted in {time_text(seconds['encrypt'])}, "
-        f"{size_text(forest['bytes'])}",
-        "forest": f"{forest['trees']} trees of depth 3: fitted in {time_text(seconds['fit'])}",
-        "opened": f"in {time_text(seconds['open'])}: {verdict}",
-    }
-    notes = ("A quick run: these are no figures to quote.",) if facts["quick"] else ()
-    title = f"{machine['cpu']}, {machine['usable_cores']} of {machine['cores']} cores{memory}"
-    return View(title, shown, (TableView("integers", frame),), notes=notes)
-
-
 # -- answers of a worker
 # ------------------------------------------------------------------------------------------------
 
@@ -347,8 +198,8 @@ def check_answer(
         Reads,
         option(
             metavar="TABLE",
-            help="Of a prediction: the encrypted rows that it is for. TABLE is what its model, "
-            "which stayed encrypted, is of.",
+            help="For a prediction of an encrypted model: the encrypted rows that were predicted. "
+            "TABLE is then the table of the model.",
         ),
     ] = None,
     keys: TableKeys = None,
@@ -357,11 +208,10 @@ def check_answer(
 ) -> None:
     """Check a worker: compute its answer anew, and compare every ciphertext.
 
-    No secret key is needed, only the encrypted table. What is computed is what the answer says it
-    is, which is shown: compare it with what was asked. It takes as long as the worker took.
-    Answers of a service or a cluster are computed in the same shards again. Answers over rows
-    that others encrypted for one owner hold noise that is drawn anew each time: these cannot be
-    checked, nor answers that were added up from others, nor predictions of an opened model.
+    It needs the encrypted table and no secret key, and takes as long as the worker took. It shows
+    the question that the answer is of: compare it with what you asked. Answers of a service or a
+    cluster are computed in the same shards. Three kinds cannot be checked: answers over rows of
+    contributors, whose noise is random; combined answers; predictions of a decrypted model.
 
     JSON: file, question, params, rows, blocks, ciphertexts, key_id, verified, seconds
 

@@ -1,6 +1,4 @@
-"""``encrypt``: a CSV or Parquet file becomes an encrypted table, by its owner or by others with the
-public keys.
-"""
+"""``encrypt``: encrypt a CSV or Parquet file, as its owner or as a contributor."""
 
 from __future__ import annotations
 
@@ -24,12 +22,14 @@ from encryptedstats.cli._options import (
     AsJson,
     Csv,
     DataFile,
-    Encoding,
+    EncodingName,
     FoldSeed,
     Force,
+    Genotypes,
     KeyFile,
     PassphraseFile,
     SchemaFile,
+    SpotChecked,
     WeightBound,
     Weights,
     argument,
@@ -43,6 +43,7 @@ from encryptedstats.storage.files import name_errors
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables.blocks import block_id_of
 from encryptedstats.tables.encryption import DRAFT
+from encryptedstats.tables.rows.row_files import read_frame
 from encryptedstats.views import View
 
 
@@ -57,36 +58,38 @@ def encrypt_(
     key: KeyFile = None,
     public_keys: Annotated[
         Path | None,
-        file_option(help="Instead of --key: encrypt for somebody whose public keys these are."),
+        file_option(
+            help="Instead of --key: encrypt as a contributor, for the owner of these keys."
+        ),
     ] = None,
     fingerprint: Annotated[
         str | None,
         option(
             metavar="DIGITS",
-            help="Of the public keys, as their owner read it to you by telephone: others are "
-            "refused.",
+            help="The fingerprint of the public keys, as their owner told you by telephone: other "
+            "keys are refused.",
         ),
     ] = None,
     encoding: Annotated[
-        list[Encoding],
+        list[EncodingName],
         typer.Option(
             metavar="ENCODING",
-            help="What is stored of binned variables: onehot, ordinal or centred; may be given "
+            help="How binned variables are stored: onehot, ordinal or centred; may be given "
             "several times.",
         ),
-    ] = [Encoding.onehot],  # noqa: B006  Typer copies it
+    ] = [EncodingName.onehot],  # noqa: B006  Typer copies it
     whole: Annotated[
         bool,
         typer.Option(
             "--whole",
             help="Store both polynomials of every ciphertext: twice the bytes, and a little less "
-            "work for who computes on them. By default a seed stands for one of them, but for "
-            "--public-keys, where all are stored whole.",
+            "work for the worker. By default a seed replaces one of them; with --public-keys "
+            "all are stored whole.",
         ),
     ] = False,
     folds: Annotated[
         int | None,
-        option(min=2, metavar="K", help="Deal the rows into so many folds for cross-validation."),
+        option(min=2, metavar="K", help="Deal the rows into K folds for cross-validation."),
     ] = None,
     fold_seed: FoldSeed = 0,
     weights: Weights = None,
@@ -94,15 +97,16 @@ def encrypt_(
     workers: Annotated[
         int | None, option(min=1, metavar="N", help="Processes; all cores by default.")
     ] = None,
+    spot_check: SpotChecked = False,
+    genotypes: Genotypes = None,
     csv: Csv = None,
     passphrase_file: PassphraseFile = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Encrypt the rows of a file into a table that can be handed to anybody.
+    """Encrypt the rows of a file into a table that a worker may have.
 
-    Rows are read and encrypted a piece at a time, so the file may be larger than memory. When it
-    is interrupted, running it again goes on where it stopped.
+    The file may be larger than memory. After an interruption, the same command resumes.
 
     JSON: table, rows, rows_left_out, seconds, rows_per_second, blocks, blocks_kept, bytes,
       bytes_per_value, stored, slots, columns, variables, classes, folds, key_id, encrypted_with,
@@ -111,31 +115,49 @@ def encrypt_(
     Examples:
       encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key
 
-      # a clinic that may not see anybody else's rows, nor open its own again
+      # with what open --verify takes, which lies beside the key
+      encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key --spot-check
+
+      # people with their genotypes
+      encryptedstats encrypt people.csv people.enc --genotypes study.bed --schema schema.json --key secret.key
+
+      # a contributor, who can decrypt neither its own rows nor those of others
       encryptedstats encrypt more.csv more.enc --schema schema.json --public-keys public.keys --fingerprint "3f2a 91bc ..."
     """
     if (key is None) == (public_keys is None):
         raise es.ArgumentError(
-            "one key is needed: --key, your secret key, or --public-keys, those of whom you "
-            "encrypt for",
+            "one key is needed: --key with your secret key, or --public-keys with those of the "
+            "owner you encrypt for",
             code="not-one-key",
         )
     if fingerprint is not None and public_keys is None:
         raise es.ArgumentError(
-            "--fingerprint is for --public-keys, those of somebody else",
+            "--fingerprint is for --public-keys of another owner: leave it out with --key",
             code="fingerprint-without-public-keys",
         )
     if weights is not None and weight_bound is None:
         raise es.ArgumentError(
-            "--weights needs --weight-bound, the largest weight there may be: a worker has to "
-            "know one",
+            "--weights needs --weight-bound, the largest weight there may be, which a worker has "
+            "to know",
             code="no-weight-bound",
+        )
+    if spot_check and key is None:
+        raise es.ArgumentError(
+            "--spot-check is for --key: what others encrypt cannot be checked so",
+            code="rows-by-others-unchecked",
         )
     check_rows(data)
     store = open_store(out)
     _check_place(out, store, [path for path in (data, schema, key) if path is not None])
     private = load_schema(schema)
     run = _encryption(key, public_keys, passphrase_file, fingerprint)
+    if (genotypes is None) != (private.genome is None):
+        raise es.ArgumentError(
+            "--genotypes goes with a schema that was made with it, data schema --genotypes",
+            code="genotypes-and-schema",
+        )
+    if genotypes is not None:
+        run = _with_genotypes(key, passphrase_file, genotypes)
     before = set(store.names()) if store.exists(DRAFT) else set()
     started = time.perf_counter()
     with _interruptible(store, resumable=key is not None), name_errors(out):
@@ -152,7 +174,8 @@ def encrypt_(
             overwrite=force,
             workers=workers,
             csv=csv_options(csv),
-            told=say_format(data),
+            on_format=say_format(data),
+            **({"spot_check": True} if spot_check else {}),
         )
     seconds = time.perf_counter() - started
     kept = sum(name in before for name in store.names() if block_id_of(name) is not None)
@@ -169,11 +192,13 @@ def encrypt_(
         **_rows(facts, private, table),
         **_who_gets_what(table, out, key, public_keys, schema),
     }
+    if spot_check:
+        shown["keep"] += f"; {key}.spot goes with the key: it checks answers, open --verify {out}"
     tell(View(f"Encrypted in {time_text(seconds)}{speed}", shown), facts, as_json)
 
 
 def _check_place(out: str, store: Store, private: list[Path]) -> None:
-    """Refuse a folder that must not be given away."""
+    """Refuse a folder with private files, since the table is given away."""
     folder = Path(store.where("x")).parent.resolve()
     inside = [
         path for path in private if "://" not in store.url and folder in path.resolve().parents
@@ -192,7 +217,7 @@ def _encryption(
     passphrase_file: Path | None,
     fingerprint: str | None,
 ) -> Callable[..., es.EncryptedTable]:
-    """The function that encrypts a file, under the key that was given."""
+    """Return the method that encrypts a file with the key that was given."""
     if key is not None:
         if nature(key) == PUBLIC_KIND:
             expect(
@@ -209,18 +234,43 @@ def _encryption(
     public.check_in_use()
     if not has_room_for_flooding(public.parameters):
         raise es.ParameterError(
-            f"{public_keys}: what is computed on rows of others is hidden from who opens it by "
-            "noise, and these keys leave no room "
-            "for it, so that nothing could be computed: let their owner make others, plan "
-            "--by-others and key make --plan",
+            f"{public_keys} have no room for the noise that hides rows of contributors, so that "
+            "nothing could be computed: ask their owner for keys made with plan --by-others and "
+            "key make --plan",
             code="no-room-for-noise",
         )
     return public.encrypt_file
 
 
+def _with_genotypes(
+    key: Path | None, passphrase_file: Path | None, genotypes: Path
+) -> Callable[..., es.EncryptedTable]:
+    """Return the function that encrypts people with their genotypes, under the owner's key."""
+    if key is None:
+        raise es.ArgumentError(
+            "--genotypes needs --key: only the owner of all rows encrypts a genome table",
+            code="lanes-of-contributor",
+        )
+
+    def run(data: Path, schema: es.Schema, out: str, **options: Any) -> es.EncryptedTable:
+        unsupported = [options.pop(name) for name in ("weights", "weight_bound", "folds")]
+        if any(value is not None for value in unsupported):
+            raise es.ArgumentError(
+                "genome tables have neither weights nor folds", code="genotypes-weighted"
+            )
+        _ = options.pop("fold_seed")
+        frame = read_frame(data, schema, options.pop("csv"), options.pop("on_format"))
+        read = es.read_genotypes(genotypes)
+        rows = read.table(frame, id=str(schema.id), schema=schema)
+        owner = load_owner(key, passphrase_file)
+        return cast(es.EncryptedTable, owner.encrypt(rows, out=out, **options))
+
+    return run
+
+
 @contextmanager
 def _interruptible(store: Store, resumable: bool) -> Iterator[None]:
-    """Say what is left of an encryption that was interrupted, or for which there was no room."""
+    """Say how to resume after an interruption or a full disk."""
     try:
         yield
     except KeyboardInterrupt:
@@ -238,13 +288,10 @@ def _left(store: Store, resumable: bool) -> str:
     done = sum(block_id_of(name) is not None for name in store.names())
     if resumable:
         return (
-            f"{plural(done, 'block')} of a draft kept at {store.url}; run the same command again "
-            "to go on"
+            f"{plural(done, 'block')} of a draft kept at {store.url}; run the same command to "
+            "resume"
         )
-    return (
-        f"a draft is left at {store.url}; run again with --force (only who has the secret key can "
-        "go on with one)"
-    )
+    return f"a draft is left at {store.url}; run again with --force (only encrypt --key can resume)"
 
 
 def _rows(facts: dict[str, Any], schema: es.Schema, table: es.EncryptedTable) -> dict[str, str]:
@@ -254,7 +301,7 @@ def _rows(facts: dict[str, Any], schema: es.Schema, table: es.EncryptedTable) ->
     absent = schema.target is not None and not table.has_target
     return {
         "rows": f"{facts['rows']:,} in {plural(facts['blocks'], 'block')} of up to "
-        f"{facts['slots']:,}",
+        f"{table.layout.size_text}",
         "columns": f"{facts['columns']:,}, of {kinds}{classes}",
         "size": f"{size_text(facts['bytes'])}, {facts['bytes_per_value']:,} bytes a value",
         "key": f"{facts['key_id']}, encrypted with the {facts['encrypted_with']}",
@@ -270,18 +317,17 @@ def _rows(facts: dict[str, Any], schema: es.Schema, table: es.EncryptedTable) ->
 def _who_gets_what(
     table: es.EncryptedTable, out: str, key: Path | None, public_keys: Path | None, schema: Path
 ) -> dict[str, str]:
-    give = f"{out}  whole, to whoever computes: no key in it opens anything"
+    give = f"{out}  whole, to the worker: no key in it decrypts anything"
     if key is None:
         return {
             "give away": give,
-            "opens": f"only who made {public_keys} can open it; you cannot",
+            "opens": f"only the owner of {public_keys} can open it; you cannot",
             "fingerprint": f"{fingerprint_of(table.key_id)}  compare it with the owner's by "
             "telephone",
-            "worker": "computes on it only with --by-others: rows that were encrypted with public "
-            "keys",
+            "worker": "computes on rows of contributors only with ask --by-others",
         }
     return {
         "keep": f"{key} and {schema}  they open results, and say which column is which",
         "give away": give,
-        "worker": f"asks it what the keys were planned for: {command_line('ask', out)} ...",
+        "worker": f"computes the answers that were planned: {command_line('ask', out)} ...",
     }

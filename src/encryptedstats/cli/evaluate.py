@@ -1,6 +1,4 @@
-"""``evaluate``: how good a model is, scored by its owner: each fold on rows it has not seen, or an
-opened model on new ones.
-"""
+"""``evaluate``: score the folds of a model, or a decrypted model on new rows."""
 
 from __future__ import annotations
 
@@ -58,16 +56,14 @@ if TYPE_CHECKING:
 
 _MEAN: Final = "mean"
 _ALL: Final = "all"
-# Scores of single folds that a screen has room for; files have all of them.
+# Scores of single folds that fit on a screen; files have all of them.
 _OF_FOLDS: Final = ("auc", "accuracy", "log_loss", "brier", "sensitivity", "specificity")
 _OF_CLASSES: Final = ("auc", "sensitivity", "specificity", "ppv", "npv", "brier")
 
 
 @dataclass(frozen=True)
 class _Work:
-    """Models, the clear rows that each of them is to be scored on, and how many rows are not among
-    them.
-    """
+    """Models, the clear rows that each is scored on, and the numbers of rows left out."""
 
     models: Sequence[Any]
     table: es.Table
@@ -79,14 +75,14 @@ class _Work:
 
 def evaluate_(
     file: Annotated[
-        Path, argument("FILE", "Folds, as ask --folds wrote them, or an opened model.")
+        Path, argument("FILE", "Folds, as ask --folds wrote them, or a decrypted model.")
     ],
     data: DataFile,
     pos_label: Annotated[
         str | None,
         option(
             metavar="CLASS",
-            help="The positive class. By default the second of two in the schema; of more, each "
+            help="The positive class; by default the second of two, or each of more than two "
             "against all others.",
         ),
     ] = None,
@@ -94,21 +90,22 @@ def evaluate_(
         float | None,
         option(
             metavar="X",
-            help="Call a row positive from this probability on; by default as the model predicts, "
-            "above 0.5.",
+            help="The least probability of the positive class for which a row is called positive; "
+            "by default as the model predicts.",
         ),
     ] = None,
     key: KeyFile = None,
     schema: Annotated[
-        Path | None, file_option("--schema", help="Of folds: your schema, as encrypt was given it.")
+        Path | None,
+        file_option("--schema", help="For folds: the schema that the rows were encrypted with."),
     ] = None,
     fold_seed: FoldSeed = 0,
     weights: Weights = None,
-    out: Annotated[Path | None, Writes(COMPUTED), output("Write the scores as CSV there.")] = None,
+    out: Annotated[Path | None, Writes(COMPUTED), output("CSV file for the scores.")] = None,
     plot: Annotated[
         Path | None,
         Writes(COMPUTED),
-        file_option("--plot", help="Draw ROC and calibration there: a .png, .svg or .pdf file."),
+        file_option("--plot", help="File for the ROC and calibration curves: .png, .svg or .pdf."),
     ] = None,
     csv: Csv = None,
     passphrase_file: PassphraseFile = None,
@@ -117,18 +114,18 @@ def evaluate_(
 ) -> None:
     """Score a model on rows with known classes, with 95 % intervals.
 
-    AUC, accuracy, log loss, Brier score, sensitivity, specificity, calibration; intervals are
-    Wilson's for shares, DeLong's for the AUC, else normal ones. Folds are opened with the secret
-    key, and each is scored on the rows that its model has not seen: give the file that was
-    encrypted, with the same --fold-seed and --weights. An opened model needs no key: give rows
-    that it was not fitted to.
+    Scores are AUC, accuracy, log loss, Brier score, sensitivity, specificity and calibration.
+    Intervals are Wilson's for proportions, DeLong's for the AUC, and normal for means. Folds are
+    opened with the secret key, and each is scored on the rows that its model has not seen: give
+    the file that was encrypted, with the same --fold-seed and --weights. A decrypted model needs
+    no key: give rows that it was not fitted to.
 
     JSON: file, data, model, caveat, params, calibrated, classes, seen, folds, mean, rows,
       class_counts, positive, threshold, confidence, scores, by_class, calibration, rows_left_out,
       rows_without_class, notes
 
     Examples:
-      # an opened model on rows that were kept back
+      # a decrypted model on rows that it was not fitted to
       encryptedstats evaluate forest.model test.csv
       encryptedstats evaluate forest.model test.csv --pos-label ill --threshold 0.3 --plot curves.png
 
@@ -138,7 +135,10 @@ def evaluate_(
       encryptedstats evaluate folds.enc patients.csv --key secret.key --schema schema.json -o scores.csv
     """
     kind = expect(
-        file, (FOLDS_KIND, OPEN_MODEL_KIND), "the folds of a model, or an opened one", _cure(file)
+        file,
+        (FOLDS_KIND, OPEN_MODEL_KIND),
+        "the folds of a model, or a decrypted model",
+        _cure(file),
     )
     check_rows(data)
     if kind == FOLDS_KIND:
@@ -153,10 +153,10 @@ def evaluate_(
             file, data, private, owner, fold_seed=fold_seed, weights=weights, csv=csv_options(csv)
         )
     else:
-        work = _opened(file, data, weights, csv_options(csv))
-    asked = _asked(work.models[0].classes_, pos_label, threshold)
+        work = _load_work(file, data, weights, csv_options(csv))
+    wanted = _find_class(work.models[0].classes_, pos_label, threshold)
     predictions = _predictions(work)
-    frame, found = _scores(work, predictions, asked)
+    frame, found = _scores(work, predictions, wanted)
     model = work.models[0]
     facts = {
         "file": str(file),
@@ -187,8 +187,10 @@ def _cure(file: Path) -> str:
     return ""
 
 
-def _asked(classes: NDArray[Any], pos_label: str | None, threshold: float | None) -> dict[str, Any]:
-    """What is asked of the positive class: found by the words that the command line has for it."""
+def _find_class(
+    classes: NDArray[Any], pos_label: str | None, threshold: float | None
+) -> dict[str, Any]:
+    """Return the options of :func:`es.evaluate` for the positive class."""
     labels = {str(label): label for label in classes.tolist()}
     if pos_label is not None and pos_label not in labels:
         raise es.ArgumentError(
@@ -198,7 +200,7 @@ def _asked(classes: NDArray[Any], pos_label: str | None, threshold: float | None
         )
     if threshold is not None and pos_label is None and len(labels) > 2:
         raise es.ArgumentError(
-            f"--threshold is for one class, and there are {len(labels)}: name it with --pos-label",
+            f"--threshold is for one class, and there are {len(labels)}: add --pos-label CLASS",
             code="threshold-without-class",
         )
     return {"pos_label": None if pos_label is None else labels[pos_label], "threshold": threshold}
@@ -209,7 +211,7 @@ def _asked(classes: NDArray[Any], pos_label: str | None, threshold: float | None
 
 
 def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options: Any) -> _Work:
-    """The model without each fold, and the rows of that fold."""
+    """Open the model of each fold, and read the rows of that fold."""
     folds = es.EncryptedAnswer.load(file, owner.public_keys())
     asked, models = folds.question, owner.open(folds, schema=schema)
     check_classifies(models[0], file)
@@ -230,11 +232,11 @@ def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options
     return _Work(models, table, parts, labels, rows.count.left_out, 0)
 
 
-def _opened(file: Path, data: Path, weights: str | None, csv: CsvOptions) -> _Work:
+def _load_work(file: Path, data: Path, weights: str | None, csv: CsvOptions) -> _Work:
     model = read_file(container.read(file))
     check_classifies(model, file)
     with progress(f"reading {data}"):
-        schema = model._known_private()
+        schema = model._get_private_schema()
         table, unlabelled = read_labelled_rows(schema, data, weights, csv, say_format(data))
     return _Work([model], table, [np.arange(len(table))], [_ALL], table.n_dropped, unlabelled)
 
@@ -246,11 +248,10 @@ def _with_classes(table: es.Table, data: Path) -> es.Table:
 
 
 def _check_folds(models: Sequence[Any], clear: Sequence[Any], data: Path) -> None:
-    """Refuse rows, or folds, other than those of the fit: a model would be scored on rows that it
-    has seen.
+    """Refuse other rows or folds than those of the fit, by the totals of a fit in the clear.
 
-    The fit in the clear has the same totals to the last, or the rows are others; classes alone
-    would not tell, since folds have equal shares of them. It costs no more than the scores do.
+    Otherwise a model could be scored on rows that it has seen. Counts of classes would not tell,
+    since folds have equal shares of them.
     """
     for fold, (opened, twin) in enumerate(zip(models, clear, strict=True)):
         if list(opened.totals_) != list(twin.totals_):
@@ -273,7 +274,7 @@ def _was_seen(work: _Work) -> bool:
 
 
 def _predictions(work: _Work) -> list[Any]:
-    """What each model says of its rows."""
+    """Predict the rows of each model."""
     from encryptedstats.metrics import Predictions
 
     made = []
@@ -287,10 +288,7 @@ def _predictions(work: _Work) -> list[Any]:
 def _scores(
     work: _Work, predictions: Sequence[Any], asked: Mapping[str, Any]
 ) -> tuple[pd.DataFrame, Evaluation]:
-    """A line for each fold, their mean, and one for all rows; and all there is to say of these.
-
-    Of folds, every row of the last line is predicted by the model that has not seen it.
-    """
+    """Score each fold, their mean, and all rows; each row by the model that has not seen it."""
     from encryptedstats.metrics import Predictions, evaluate_predictions
 
     pooled = replace(
@@ -306,7 +304,7 @@ def _scores(
     }
     mean = counts | {
         name: float(frame[name].mean()) for name in found.scores
-    }  # folds are no sample: it has no interval
+    }  # without an interval: folds are no sample
     last = pd.DataFrame([mean, _line(found)], pd.Index([_MEAN, _ALL], name="fold"))
     return pd.concat([frame, last[frame.columns]]), found
 
@@ -327,10 +325,10 @@ def _draw(
     *,
     force: bool,
 ) -> None:
-    """ROC and calibration side by side; of folds, each row by the model that has not seen it."""
+    """Draw ROC and calibration curves; of folds, each row by the model that has not seen it."""
     if found.positive is None:
         raise es.ArgumentError(
-            "--plot is for one class against all others: name it with --pos-label",
+            "--plot is for one class against all others: add --pos-label CLASS",
             code="no-positive-class",
         )
     from encryptedstats.metrics import Predictions
@@ -389,7 +387,7 @@ def _view(
 
 
 def _about(work: _Work, found: Evaluation, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Which rows, which class is the positive one, and when a row is called so."""
+    """Describe the rows, the positive class, and when a row is called positive."""
     seen = "these are the rows that the model was fitted to: it will do worse on others"
     called = "as the model predicts"
     if found.threshold is not None:
@@ -409,9 +407,7 @@ def _about(work: _Work, found: Evaluation, facts: Mapping[str, Any]) -> dict[str
 
 
 def _score_frame(found: Evaluation) -> pd.DataFrame:
-    """Scores for people: the figure, its interval, whose that is, and of how many rows; with the
-    positive class by name.
-    """
+    """Return scores as text, with their intervals and numbers of rows."""
     from encryptedstats.metrics import SCORES
 
     head = (

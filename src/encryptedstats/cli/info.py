@@ -1,6 +1,4 @@
-"""``info``: what is inside a file or a table, whose it is, and whether a secret is in it, without
-showing any of that secret.
-"""
+"""``data info``: describe a file or a table without showing any secret in it."""
 
 from __future__ import annotations
 
@@ -59,15 +57,15 @@ def data_info(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a file or a table holds, whose it is, and if a secret is in it.
+    """Show what a file or a table holds, whose it is, and whether it is secret.
 
-    Nothing of the secret itself is shown.
+    The secret itself is not shown.
 
     Examples:
       encryptedstats data info patients.enc
       encryptedstats data info secret.key
 
-      # is all of it there, as the owner wrote it?
+      # is every block as the owner wrote it?
       encryptedstats data info s3://bucket/patients.enc --check
     """
     path = Path(file.removeprefix("file://"))
@@ -113,7 +111,7 @@ def _info_of_file(file: Path, as_json: bool) -> None:
 
 
 def describe(file: Path, content: Container, parameters: es.Parameters | None) -> dict[str, Any]:
-    """All that may be told about a file that has been read and checked, ready for JSON."""
+    """Describe a file that has been read and checked, ready for JSON."""
     facts: dict[str, Any] = {
         "file": str(file),
         "kind": content.kind,
@@ -136,9 +134,7 @@ def describe(file: Path, content: Container, parameters: es.Parameters | None) -
 
 
 def _holds_secret_key(content: Container) -> bool | None:
-    """None where this version does not know the kind, or finds something in it that does not
-    belong.
-    """
+    """Return None for an unknown kind of file, or unknown sections in it."""
     if content.kind == OWNER_KIND or _SECRET_SECTION in content.sections:
         return True
     known = content.kind in KINDS and set(content.sections) <= KINDS[content.kind].sections
@@ -171,7 +167,7 @@ def _fingerprint_text(facts: Mapping[str, Any]) -> str:
 
 
 def _kind_text(facts: dict[str, Any]) -> str | tuple[str, ...]:
-    """What a file is, for people."""
+    """Describe the kind of a file in words."""
     if facts["kind"] not in KINDS:
         return str(facts["kind"])
     asked = describe_question(facts["question"], facts["params"]) if "question" in facts else ""
@@ -262,7 +258,7 @@ def _table_facts(url: str, store: Store, table: es.EncryptedTable) -> dict[str, 
 
 
 def _codings(table: es.EncryptedTable) -> dict[str, int]:
-    """How many columns there are of each coding."""
+    """Count the columns of each coding."""
     found: Counter[str] = Counter()
     for group in table.facts.groups:
         found[group.coding] += len(group.columns)
@@ -270,9 +266,7 @@ def _codings(table: es.EncryptedTable) -> dict[str, int]:
 
 
 def _strays(store: Store, key_id: str) -> dict[str, str]:
-    """Objects that do not belong to a table, and what they are: somebody may have put a key among
-    them.
-    """
+    """Find objects in the folder of a table that are not part of it, such as a key."""
     own = {MANIFEST, keys_name(key_id), DRAFT}
     names = [name for name in store.names() if name not in own and block_id_of(name) is None]
     return {name: _nature(store.read(name, 0, container.MAX_HEADER_BYTES)) for name in names}
@@ -291,7 +285,7 @@ def _table_rows(facts: dict[str, Any], table: es.EncryptedTable) -> dict[str, An
     classes = f"{facts['classes']} classes" if facts["classes"] else "none: rows to predict"
     codings = ", ".join(f"{n:,} {coding}" for coding, n in facts["codings"].items())
     strays = (
-        f"{name}: {what}; take it out before giving the table away"
+        f"{name}: {what}; remove it before you give the table away"
         for name, what in facts["other_files"].items()
     )
     return {
@@ -314,9 +308,7 @@ def _table_rows(facts: dict[str, Any], table: es.EncryptedTable) -> dict[str, An
 
 
 def _variables(schema: es.PublicSchema) -> list[str]:
-    """Ids and what is known of them, those that are alike together: ``v0 to v8
-    ordinal, 5 bins``.
-    """
+    """Describe variables by id, equal ones together: ``v0 to v8  ordinal, 5 bins``."""
     lines = []
     for text, group in groupby(schema.variables, key=_variable_text):
         ids = [variable.id for variable in group]
@@ -364,7 +356,7 @@ def _tell(
     as_json: bool = False,
     notes: tuple[str, ...] = (),
 ) -> None:
-    """Warnings come first: a secret in a file is what there is to know of it."""
+    """Print warnings, above all of secrets, and the facts."""
     if as_json:
         print_json(facts)
         return
@@ -382,11 +374,14 @@ def _secret_warning(facts: dict[str, Any]) -> list[str]:
         return []
     if facts["kind"] == TABLE_KIND:
         return [
-            "A SECRET KEY lies in the folder of this table. Take it out before anybody gets it."
+            (
+                "A SECRET KEY lies in the folder of this table. Remove it before you give the table "
+                "away."
+            )
         ]
     return [
-        "This file holds a SECRET KEY: whoever has it can open everything encrypted under it. "
-        "Never give it away.",
+        "This file holds a SECRET KEY, which opens everything encrypted under it. Never give it "
+        "away.",
         "It is locked by a passphrase."
         if facts["locked"]
         else "No passphrase locks it: reading the file is enough.",
@@ -423,11 +418,11 @@ def _what(facts: dict[str, Any]) -> str:
 
 def _open_text(facts: dict[str, Any]) -> str:
     if facts["holds_secret_key"] is False:
-        return f"no key is inside, and the {_what(facts)} itself lies open"
+        return f"no key is inside, but the {_what(facts)} is not encrypted"
     return _secret_text(facts["holds_secret_key"])
 
 
 def _secret_text(holds: bool | None) -> str:
     if holds is None:
-        return "not known: this command knows no such file, so treat it as secret"
+        return "unknown: this version does not know such a file, so treat it as secret"
     return "YES, the secret key is inside" if holds else "none: nothing in it can decrypt"

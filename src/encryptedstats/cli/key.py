@@ -1,4 +1,4 @@
-"""``key``: secret keys that stay, and public keys to give away; and how an owner changes keys."""
+"""``key``: make keys, change to new ones, and retire old ones."""
 
 from __future__ import annotations
 
@@ -44,10 +44,8 @@ from encryptedstats.tables.questions.words import parse_numbers
 from encryptedstats.views import View
 
 _LOSS: Final = "without its secret key, what was encrypted under it is lost"
-_GIVEN: Final = "Whoever has it can encrypt and compute for you, and can open nothing."
-_TELEPHONE: Final = (
-    "Read it by telephone to whoever gets the public keys, before they encrypt with them."
-)
+_PUBLIC_USE: Final = "With it others can encrypt and compute for you, and can decrypt nothing."
+_TELEPHONE: Final = "Read it by telephone to those who get the public keys, before they encrypt."
 _WISHES: Final = {"security": int, "max_value": int, "depth": int, "scheme": str, "terms": int}
 _USUAL: Final = {"security": 128, "max_value": 65_536, "depth": 4, "scheme": "bgv", "terms": 64}
 
@@ -61,19 +59,19 @@ def key_make(
     public: Annotated[
         Path,
         Writes(_LOSS, over_keys=True),
-        argument("PUBLIC", "File for the public keys: give it to whoever encrypts or computes."),
+        argument("PUBLIC", "File for the public keys, for workers and contributors."),
     ],
     wishes: Annotated[
         list[str] | None,
         argument(
             "[NAME=VALUE]...",
-            "Without a plan: security (128, 192 or 256), max_value (of any result, 65536), depth "
-            "(products in a row, 4), terms (products added up at each level, 64), scheme (bgv or "
-            "bfv).",
+            "Without a plan: security=128, 192 or 256; max_value, of any result (65536); depth, "
+            "products in a row (4); terms, products added up at each level (64); scheme=bgv or "
+            "bfv.",
         ),
     ] = None,
     plan: Annotated[
-        Path | None, file_option(help="The plan that the keys are for, as plan -o wrote it.")
+        Path | None, file_option(help="Make keys for this plan, as plan -o wrote it.")
     ] = None,
     passphrase: Annotated[
         bool,
@@ -83,7 +81,7 @@ def key_make(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a secret key, and public keys for whoever encrypts or computes.
+    """Make a secret key, and public keys for workers and contributors.
 
     JSON: key_id, fingerprint, secret, public, seconds, rotations, parameters
 
@@ -128,7 +126,9 @@ def _parameters(wishes: list[str] | None) -> es.Parameters:
 
 def _new_passphrase(ask: bool, file: Path | None) -> str | None:
     if file is not None and ask:
-        raise typer.BadParameter("give either --passphrase, to be asked, or --passphrase-file")
+        raise typer.BadParameter(
+            "give either --passphrase, which asks for one, or --passphrase-file, not both"
+        )
     if file is not None:
         return first_line(file)
     if not ask:
@@ -145,9 +145,7 @@ def _new_passphrase(ask: bool, file: Path | None) -> str | None:
 def save_pair(
     owner: es.Owner, secret: Path, public: Path, passphrase: str | None, *, force: bool
 ) -> None:
-    """Write both files or neither: a new secret key beside the public keys of an old one would
-    mislead.
-    """
+    """Write both files or neither."""
     keys = owner.public_keys()
     write_together(
         {secret: lambda path: owner.save(path, passphrase), public: keys.save}, overwrite=force
@@ -158,12 +156,12 @@ def _view(
     owner: es.Owner, secret: Path, public: Path, document: dict[str, Any], planned: SavedPlan | None
 ) -> View:
     rows: dict[str, Any] = {**parameter_rows(owner.parameters)}
-    if planned is not None:  # how deep any computation may be says little where one is known to fit
+    if planned is not None:  # the plan says what is computed, not how deep anything may be
         del rows["depth"]
         questions = (*shorten(planned.questions), f"on up to {plural(planned.rows, 'row')}")
         rows = {"made for": questions, **rows}
     lock = (
-        "locked by your passphrase: without it nobody can open it, you neither"
+        "locked by your passphrase, without which nobody can open it"
         if document["secret"]["locked"]
         else "no passphrase on it"
     )
@@ -174,7 +172,7 @@ def _view(
             f"{file_text(secret, mode, lock)}.",
             "It alone opens results. Keep a copy, and never give it to anybody.",
         ),
-        "give away": (f"{file_text(public)}.", _GIVEN),
+        "give away": (f"{file_text(public)}.", _PUBLIC_USE),
         "fingerprint": (owner.fingerprint, _TELEPHONE),
     }
     return View(f"Keys made in {time_text(document['seconds'])}: {owner.key_id}", facts)
@@ -184,7 +182,7 @@ def key_public(
     key: Annotated[Path, argument("SECRET", "Your secret key.")],
     public: Annotated[
         Path,
-        Writes("it is the file that others have, or another"),
+        Writes("it may be the file that others have"),
         argument("PUBLIC", "File for its public keys."),
     ],
     passphrase_file: PassphraseFile = None,
@@ -193,7 +191,7 @@ def key_public(
 ) -> None:
     """Write the public keys of a secret key again.
 
-    They compute what the first ones did, and have the same fingerprint.
+    They are equivalent to the first ones and have the same fingerprint.
 
     JSON: key_id, fingerprint, public
 
@@ -203,7 +201,7 @@ def key_public(
     owner = load_owner(key, passphrase_file)
     save(owner.public_keys(), public, force=force)
     ids = {"key_id": owner.key_id, "fingerprint": owner.fingerprint}
-    shown = {"give away": (f"{file_text(public)}.", _GIVEN), "fingerprint": owner.fingerprint}
+    shown = {"give away": (f"{file_text(public)}.", _PUBLIC_USE), "fingerprint": owner.fingerprint}
     tell(
         View(f"Public keys of {owner.key_id}", shown),
         {**ids, "public": file_facts(public)},
@@ -223,34 +221,32 @@ def key_move(
         argument("OUT", "Where it goes, encrypted for the new key."),
     ],
     new_key: Annotated[
-        Path, file_option("--new-key", help="Your new secret key, of key make with the same plan.")
+        Path, file_option("--new-key", help="Your new secret key, made for the same plan.")
     ],
     key: KeyFile = None,
     schema: Annotated[
         Path | None,
         file_option(
             "--schema",
-            help="The schema that the rows were encrypted with: a table needs it, for the new key "
-            "marks it.",
+            help="The schema that the rows were encrypted with, for a table.",
         ),
     ] = None,
     new_passphrase_file: Annotated[
         Path | None,
         file_option(
-            help="The first line opens a locked --new-key; without it you are asked. Only you may "
-            "have access (mode 0600)."
+            help="Its first line is the passphrase of --new-key; without it you are asked. Only "
+            "you may have access (mode 0600)."
         ),
     ] = None,
     passphrase_file: PassphraseFile = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take a table, a model or a result to a new key, on your machine.
+    """Encrypt a table, a model or an answer again, for a new key.
 
-    It is opened with the old key and encrypted anew. What it holds stays the same; rows that
-    others had encrypted are yours from then on. The old ciphertexts stay where they are, and the
-    old key opens them as before: delete them where you can, and say with key retire that nobody
-    is to use the old key.
+    It is decrypted on this machine and encrypted for the new key; rows of contributors count as
+    yours afterwards. The old file stays, and the old key still opens it: delete it where you can,
+    and retire the old key.
 
     JSON: file, kind, out, old_key_id, key_id, seconds
 
@@ -277,7 +273,7 @@ def key_move(
     retire = ("retire", "public.keys", "--key", key, "--why", "TEXT", "--successor", "new.keys")
     facts = {
         "key": f"{new.key_id}, before {old.key_id}",
-        "old one": f"{source} is as it was, and the old key opens it: delete it where you can",
+        "old one": f"{source} is unchanged, and the old key opens it: delete it where you can",
         "next": command_line("key", *retire),
     }
     tell(View(f"Moved {kind} in {time_text(seconds)}: {out}", facts), document, as_json)
@@ -286,26 +282,28 @@ def key_move(
 def key_retire(
     public: Annotated[
         Path,
-        Writes("it is to be the file that you have given away, or a new one"),
+        Writes("it may only be the file that you have given away"),
         argument(
             "PUBLIC",
-            "File for the retired public keys: over those that you gave away (--force), or beside.",
+            "File for the retired public keys: a new one, or with --force that of the old ones.",
         ),
     ],
-    why: Annotated[str, option(metavar="TEXT", help="The reason, which everybody reads.")],
+    why: Annotated[
+        str, option(metavar="TEXT", help="The reason, which the file shows to everybody.")
+    ],
     key: KeyFile = None,
     successor: Annotated[
-        Path | None, file_option(help="Public keys that others are to encrypt for from now on.")
+        Path | None, file_option(help="Public keys to encrypt for instead.")
     ] = None,
     passphrase_file: PassphraseFile = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say in writing that nothing is to be encrypted for a key any more.
+    """Declare that nothing is to be encrypted for a key any more.
 
-    It is signed by the secret key. Give the file to whoever has the old public keys. With it,
-    encrypt refuses and says which key to take; computing and opening go on as before. Nothing can
-    be taken back: whoever keeps an old file can still encrypt with that.
+    The file is signed by the secret key. Give it to all who have the old public keys: with it,
+    encrypt refuses and names the successor, while ask and open work as before. Somebody who keeps
+    the old file can still encrypt with it.
 
     JSON: key_id, why, successor, public
 
@@ -331,6 +329,6 @@ def key_retire(
         "successor": instead,
         "public": file_facts(public),
     }
-    give = file_text(public, "to whoever has the old public keys")
+    give = file_text(public, "to all who have the old public keys")
     facts = {"why": why, "instead": instead or "none named", "give away": give}
     tell(View(f"Retired key {owner.key_id}", facts), document, as_json)

@@ -1,6 +1,4 @@
-"""What the machine is: CPU, cores, memory, versions. Plain facts for ``doctor`` and the benchmarks;
-no Typer, no Rich.
-"""
+"""Facts of the machine for ``check`` and the benchmarks: CPU, memory, GPU, versions."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from encryptedstats import machine as this_machine
 from encryptedstats.circuits.devices.cuda import gpu as gpus
 from encryptedstats.machine import cores
 
-FEATURES: Final = ("avx2", "fma", "avx512f", "avx512ifma")  # those that speed up modular arithmetic
+FEATURES: Final = ("avx2", "fma", "avx512f", "avx512ifma")  # they speed up modular arithmetic
 REQUIRED: Final = ("cryptography", "numpy", "pandas", "scikit-learn", "seal-python")
 OPTIONAL: Final = {
     "typer": "cli",
@@ -26,7 +24,7 @@ OPTIONAL: Final = {
 
 
 def describe_machine() -> dict[str, Any]:
-    """The machine in words and numbers, ready for JSON; what cannot be found out is None."""
+    """Describe the machine, ready for JSON; unknown facts are None."""
     model, features = read_cpuinfo(this_machine.read_system(Path("/proc/cpuinfo")))
     return {
         "platform": platform.platform(),
@@ -42,7 +40,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def describe_gpu() -> str:
-    """The GPU that ``device="cuda"`` computes on, or why there is none."""
+    """Describe the GPU, or say why there is none."""
     found = gpus.gpu()
     if found is None:
         return f"none: {gpus.obstacle()}"
@@ -51,16 +49,14 @@ def describe_gpu() -> str:
 
 
 def package_versions() -> dict[str, str | None]:
-    """The packages in use and their versions; None for an optional one that is not installed."""
+    """Return the versions of packages; None for one that is not installed."""
     return {"encryptedstats": __version__} | {
         name: _version(name) for name in (*REQUIRED, *OPTIONAL)
     }
 
 
 def read_cpuinfo(text: str) -> tuple[str | None, dict[str, bool] | None]:
-    """The CPU's model and which of the features it has, from Linux's own description; None where
-    that does not say.
-    """
+    """Return the model and the features of the CPU from /proc/cpuinfo, None if unknown."""
     entries: dict[str, str] = {}
     for line in text.splitlines():
         name, _, value = line.partition(":")

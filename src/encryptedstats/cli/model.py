@@ -1,6 +1,4 @@
-"""``model``: models that are added up, whose fractions are drawn, and whose probabilities are
-calibrated.
-"""
+"""``model``: combine models, draw their fractions, and calibrate their probabilities."""
 
 from __future__ import annotations
 
@@ -60,28 +58,25 @@ def model_combine(
         list[Path],
         argument(
             "MODEL...",
-            "Models of different rows that were asked with the same words, all encrypted or all "
-            "opened.",
+            "Models of different rows with the same question, all encrypted or all decrypted.",
         ),
     ],
     forget: Annotated[
         list[Path] | None,
         file_option(
             metavar="MODEL",
-            help="Take the rows of this model out again; may be given several times.",
+            help="Remove the rows of this model; may be given several times.",
         ),
     ] = None,
     keys: Annotated[
         Path | None,
-        file_option(
-            help="Public keys of encrypted models, or the folder of the table that they lie in."
-        ),
+        file_option(help="For encrypted models: public keys, or the folder of a table with them."),
     ] = None,
     on: On = LOCAL,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Add models of different rows up, or forget some rows, encrypted or opened.
+    """Add up models of different rows, or forget some rows, encrypted or decrypted.
 
     JSON: file, bytes, question, params, rows, blocks, encrypted, totals, ciphertexts, drawn,
       key_id, seconds
@@ -89,12 +84,12 @@ def model_combine(
     Examples:
       encryptedstats model combine all.enc north.enc south.enc --keys north-rows.enc
 
-      # somebody withdrew: their rows had a table, and so a model, of their own
+      # a contributor withdrew, whose rows had a table and a model of their own
       encryptedstats model combine less.enc all.enc --forget south.enc --keys north-rows.enc
     """
     place, less = Place.parse(on), forget or []
     if len(models) + len(less) < 2:
-        raise typer.BadParameter("two models at least are needed, or one and --forget another")
+        raise typer.BadParameter("give two models or more, or one and --forget another")
     everything = _load_alike([*models, *less], keys)
     started = time.perf_counter()
     if place.is_local:
@@ -102,7 +97,9 @@ def model_combine(
             joined = reduce(sub, everything[len(models) :], reduce(add, everything[: len(models)]))
         save(joined, out, force=force)
     elif keys is None or not keys.is_dir():
-        raise typer.BadParameter("--keys: a service takes the keys from a table, give its folder")
+        raise typer.BadParameter(
+            "--keys: a worker elsewhere takes the keys from a table: give its folder"
+        )
     else:
         joined = place.combine(models, less, _request(str(keys), out, force))
     _report("Combined", joined, out, time.perf_counter() - started, as_json)
@@ -113,7 +110,7 @@ def _request(table: str, out: Path, force: bool, keys: Path | None = None) -> Re
 
 
 def _load_alike(paths: Sequence[Path], keys: Path | None) -> list[Any]:
-    """The models of some files, which are all encrypted or all open, and of one class."""
+    """Load models that are all encrypted or all decrypted, and of one class."""
     for path in paths:
         expect(path, (MODEL_KIND, OPEN_MODEL_KIND), "a fitted model")
     files = [container.read(path) for path in paths]
@@ -121,15 +118,15 @@ def _load_alike(paths: Sequence[Path], keys: Path | None) -> list[Any]:
         if file.kind != files[0].kind:
             raise ArgumentError(
                 f"{paths[0]} is an {files[0].kind} and {path} an {file.kind}: models are combined "
-                "encrypted or opened",
+                "all encrypted or all decrypted",
                 code="mixed-encryption",
             )
     public = None
     if files[0].kind == MODEL_KIND:
         if keys is None:
             raise ArgumentError(
-                "these models are encrypted: give --keys, the public keys, or the folder of a "
-                "table, where they lie too",
+                "these models are encrypted: give --keys with the public keys, or with the "
+                "folder of a table",
                 code="no-public-keys",
             )
         public = load_public_keys(keys)
@@ -138,8 +135,8 @@ def _load_alike(paths: Sequence[Path], keys: Path | None) -> list[Any]:
         if type(model) is not type(models[0]):
             first, other = (type(one).__name__ for one in (models[0], model))
             raise ArgumentError(
-                f"{paths[0]} holds a {first} and {path} a {other}: only models of one kind are "
-                "combined",
+                f"{paths[0]} holds a {first} and {path} a {other}: only models of one class can "
+                "be combined",
                 code="mixed-models",
             )
     return models
@@ -169,11 +166,11 @@ def model_draw(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Draw the stochastic fraction of a forest that was put together from others.
+    """Draw the stochastic fraction of a combined forest.
 
-    A fit draws by itself where keys were planned with --encrypted-prediction. Fractions do not
-    add up as counts do: a forest of several machines, or of model combine, has none until they
-    are drawn from a table with all of its rows.
+    ask draws fractions if the keys were planned with --encrypted-prediction. Fractions do not add
+    up: a forest from several machines or from model combine has none until they are drawn from a
+    table with all of its rows.
 
     JSON: file, bytes, question, params, rows, blocks, encrypted, totals, ciphertexts, drawn,
       key_id, seconds
@@ -193,9 +190,8 @@ def model_draw(
         )
     if set(forest.block_ids_) != set(sealed.blocks.ids):
         raise ArgumentError(
-            f"{table} holds other rows than {model} was fitted to ({sealed.n_rows:,} and "
-            f"{forest.n_rows_:,}): fractions are drawn from all rows of a forest and no others, so "
-            "give a table of just these",
+            f"{table} has {sealed.n_rows:,} rows and {model} was fitted to {forest.n_rows_:,} "
+            "others: give a table with exactly the rows of the forest",
             code="other-rows",
         )
     started = time.perf_counter()
@@ -219,7 +215,7 @@ class Method(str, Enum):
 
 
 def model_calibrate(
-    file: Annotated[Path, argument("MODEL", "An opened model, as open -o wrote it.")],
+    file: Annotated[Path, argument("MODEL", "A decrypted model, as open -o wrote it.")],
     data: DataFile,
     out: Annotated[
         Path,
@@ -229,8 +225,8 @@ def model_calibrate(
     method: Annotated[
         Method,
         typer.Option(
-            help="sigmoid: Platt's two numbers. isotonic: any rising curve, for a thousand rows or "
-            "more."
+            help="sigmoid: Platt's curve with two parameters. isotonic: any increasing curve, "
+            "for a thousand rows or more."
         ),
     ] = Method.sigmoid,
     weights: Weights = None,
@@ -238,12 +234,11 @@ def model_calibrate(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fit the probabilities of an opened model to rows with known classes.
+    """Calibrate the probabilities of a decrypted model on rows with known classes.
 
-    What a forest gives are shares of votes: they rank rows, and are no probabilities. Calibration
-    finds how often a class occurs at each share. It needs rows that the model was not fitted to,
-    a hundred or more, and the scores of the result are then taken on rows of a third kind, which
-    neither has seen.
+    A forest gives shares of votes, which rank rows but are no probabilities. Calibration estimates
+    how often a class occurs at each share. It needs a hundred rows or more that the model was not
+    fitted to; evaluate the result on other rows again.
 
     JSON: file, bytes, model, params, method, rows, class_counts, rows_left_out,
       rows_without_class, curves
@@ -255,11 +250,11 @@ def model_calibrate(
     """
     from encryptedstats.models.clear_rows import check_classifies, model_in, read_labelled_rows
 
-    expect(file, (OPEN_MODEL_KIND,), "an opened model")
+    expect(file, (OPEN_MODEL_KIND,), "a decrypted model")
     check_rows(data)
     model = model_in(read_file(container.read(file)))
     check_classifies(model, file)
-    known = model._known_private()
+    known = model._get_private_schema()
     table, unlabelled = read_labelled_rows(known, data, weights, csv_options(csv), say_format(data))
     try:
         calibrated = es.CalibratedModel(model, method.value).fit(table)

@@ -1,6 +1,4 @@
-"""``open``: answers, predictions and models opened by the owner: shown, written as a table, a
-document or a page, or kept as a model to predict with. What was opened before is read again.
-"""
+"""``open``: decrypt answers, predictions and models; show them, or write them to a file."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -22,16 +20,19 @@ from encryptedstats.cli._console import (
     file_text,
     plural,
     printable,
+    progress,
     tell,
 )
 from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, save, write_parts, write_text
 from encryptedstats.cli._inputs import expect, load_schema
 from encryptedstats.cli._keys import load_owner
+from encryptedstats.cli._on import LOCAL, Place, Request
 from encryptedstats.cli._options import (
     AsJson,
     Force,
     KeyFile,
     LedgerFolder,
+    On,
     OwnSchema,
     PassphraseFile,
     argument,
@@ -40,6 +41,7 @@ from encryptedstats.cli._options import (
     output,
 )
 from encryptedstats.kinds import KINDS
+from encryptedstats.spotcheck.opening import CHECKED
 from encryptedstats.tables.answers.opened import (
     Opened,
     array_view,
@@ -55,13 +57,10 @@ from encryptedstats.tables.questions.question import (
 from encryptedstats.views import TableView, View, render_csv, render_html
 from encryptedstats.words import did_you_mean
 
-if TYPE_CHECKING:
-    pass
-
 _OPENED: Final = (OPEN_MODEL_KIND, OPEN_RESULT_KIND)
 _MODEL: Final = (".model", ".opened")
 _PLOTS: Final = (".png", ".svg", ".pdf")
-#: Tables that opened models have beside their summary.
+#: Tables of decrypted models that are not in their summary.
 _EXTRAS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "anova": lambda model: model.anova(),
     "anova2": lambda model: model.anova(typ=2),
@@ -75,8 +74,8 @@ def open_(
         Reads,
         argument(
             "FILE",
-            "An answer, a prediction, a model or an array, encrypted or opened before; a file, or "
-            "a URL.",
+            "An answer, a prediction, a model or an array, encrypted or opened before; a file or a "
+            "URL.",
         ),
     ],
     key: KeyFile = None,
@@ -85,16 +84,15 @@ def open_(
         str | None,
         option(
             metavar="FILE.py",
-            help="Where the question is defined that was asked, if it is one of your own; or the "
-            "name of a module.",
+            help="The file or the module that defines the question, if it is one of your own.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         Writes(COMPUTED),
         output(
-            "Where it goes: .csv (its table), .json (all of it), .html (a page), .model or .opened "
-            "(for predict, and to open again); - for CSV on the screen."
+            "File to write: .csv (the table), .json (everything), .html (a page), .model or "
+            ".opened (for predict and open); - for CSV on the screen."
         ),
     ] = None,
     tables: Annotated[
@@ -102,8 +100,8 @@ def open_(
         option(
             "--show",
             metavar="NAME,...",
-            help="Which tables: those that are shown, and anova, anova2 (type 2) and vif of a "
-            "regression. The first is written as CSV.",
+            help="Tables to show, by their captions; of a regression also anova, anova2 (type 2) "
+            "and vif. The first is written as CSV.",
         ),
     ] = None,
     level: Annotated[
@@ -113,16 +111,26 @@ def open_(
     plot: Annotated[
         Path | None,
         Writes(COMPUTED),
-        file_option("--plot", help="Draw it there: .png, .svg or .pdf."),
+        file_option("--plot", help="File for the figure: .png, .svg or .pdf."),
     ] = None,
     rules: Annotated[
         str | None,
         option(
             metavar="PROFILE",
-            help="What others may see of it by disclosure rules: datashield (counts of 3 and more), "
-            "five, ten or pcornet (11). Small counts, and what would give them away, are left out.",
+            help="Disclosure rules: datashield (counts of 3 and more), five, ten or pcornet (11). "
+            "Small counts, and others that would reveal them, are left out.",
         ),
     ] = None,
+    verify: Annotated[
+        str | None,
+        option(
+            metavar="TABLE",
+            help="Check that the answer is right: the table that it is of, at --on, where random "
+            "sums are asked for. The rows were encrypted with --spot-check. A wrong answer ends "
+            "the use of the key.",
+        ),
+    ] = None,
+    on: On = LOCAL,
     ledger: LedgerFolder = None,
     passphrase_file: PassphraseFile = None,
     force: Force = False,
@@ -130,11 +138,11 @@ def open_(
 ) -> None:
     """Open an answer with the secret key: show it, or write it as a table or a model.
 
-    What was opened is not encrypted any more: its file is readable to you only. A prediction is a
-    line for every row that was encrypted, in their order: the class, probabilities, and the votes
-    they come from. What was opened before, also by a study, needs no key.
+    The file that is written is not encrypted, and readable to you only. A prediction has a line
+    for every row, in the order of encryption: class, probabilities and votes. Results that were
+    opened before, also by a study, need no key.
 
-    JSON: file, kind, question, params, rows, title, facts, tables, notes, result
+    JSON: file, kind, question, params, rows, title, facts, tables, notes, result, checked?
 
     Examples:
       encryptedstats open t.enc --key secret.key --schema schema.json
@@ -144,28 +152,42 @@ def open_(
       encryptedstats open forest.enc --key secret.key --schema schema.json -o forest.model
       encryptedstats open forest.model -o importances.csv
 
-      # as it may be published
+      # checked: a worker that lied is found
+      encryptedstats open t.enc --key secret.key --schema schema.json --verify patients.enc --on https://worker.example
+
+      # without small counts, for publication
       encryptedstats open age.enc --key secret.key --schema schema.json --rules pcornet --ledger study.ledger
 
-      # what predict gave for encrypted rows
+      # a prediction for encrypted rows
       encryptedstats open votes.enc --key secret.key --schema schema.json -o votes.csv
     """
     kind = check_opens(file)
     private = None if schema is None else load_schema(schema)
     if questions is not None:
         load_questions(questions)
+    place = Place.parse(on)
+    if verify is None and not place.is_local:
+        raise typer.BadParameter("--on is for --verify: where random sums are asked for")
     if kind in _OPENED:
-        if rules is not None or ledger is not None:
-            raise typer.BadParameter("--rules and --ledger are for what is still encrypted")
+        if rules is not None or ledger is not None or verify is not None:
+            raise typer.BadParameter(
+                "--rules, --ledger and --verify are for encrypted answers, and this was opened "
+                "before"
+            )
         opened = describe_opened(es.load(file), kind)
     else:
         owner = load_owner(key, passphrase_file, opens=file)
+        if verify is not None:
+            _check(file, owner, private, place, verify)
         opened = _open(file, kind, owner, private, rules, ledger)
-    opened = _at_level(opened, level) if level is not None else opened
+    opened = _with_confidence(opened, level) if level is not None else opened
     opened = _with_tables(opened, tables) if tables is not None else opened
     if plot is not None:
         _draw(opened, plot, force)
     document = {"file": file, **opened.document}
+    if verify is not None:
+        document["checked"] = True
+        opened = replace(opened, view=_with_note(opened.view), display=_with_note(opened.display))
     if out is not None and str(out) == SCREEN:
         typer.echo(_csv(opened), nl=False)
         return
@@ -176,13 +198,22 @@ def open_(
     tell(view, document, as_json)
 
 
+def _check(file: str, owner: es.Owner, schema: es.Schema | None, place: Place, table: str) -> None:
+    """Raise an error if an answer is wrong."""
+    sealed, how = es.load(file, owner.public_keys()), place.options
+    with place.connect(Request(table, ())) as (_, there), progress("checking the answer"):
+        owner.open(sealed, schema, verify="spot", on=there, **how)
+
+
+def _with_note(view: Any) -> Any:
+    return None if view is None else replace(view, notes=(*view.notes, CHECKED))
+
+
 def check_opens(file: str) -> str:
-    """Return the kind of a file that can be opened, by what it says; before anybody is asked for a
-    passphrase.
-    """
+    """Return the kind of a file that can be opened, before a passphrase is asked for."""
     cure = ""
     if Path(file).is_dir():
-        cure = "a whole table is not opened; a worker computes answers from it"
+        cure = "a table is not opened: ask it a question, and open the answer"
     openable = [kind for kind, known in KINDS.items() if known.opens]
     return expect(
         file, [*openable, *_OPENED], "an encrypted answer, prediction, model or array", cure
@@ -190,7 +221,7 @@ def check_opens(file: str) -> str:
 
 
 def _wrote(opened: Opened, out: Path, schema: es.Schema | None) -> dict[str, str]:
-    private = ("mode 0600: it is not encrypted, and yours to keep",)
+    private = ("mode 0600: it is not encrypted, keep it private",)
     facts = {"wrote": file_text(out, *private)}
     if out.suffix in _MODEL and schema is not None and hasattr(opened.value, "predict"):
         facts["next"] = command_line("predict", out, "new.csv", "-o", "predicted.csv")
@@ -207,7 +238,10 @@ def _write(opened: Opened, document: Mapping[str, Any], out: Path, force: bool) 
             out.suffix == ".model" and not hasattr(opened.value, "predict")
         ):
             raise es.ArgumentError(
-                f"{opened.view.title} is no model: give a name that ends in .csv, .json or .html",
+                (
+                    f"{opened.view.title} is no model: give -o a name that ends in .csv, .json or "
+                    ".html"
+                ),
                 code="not-a-model",
             )
         save(opened.value, out, force=force)
@@ -219,13 +253,13 @@ def _write(opened: Opened, document: Mapping[str, Any], out: Path, force: bool) 
         write_text(out, _csv(opened), force=force)
     else:
         raise es.ArgumentError(
-            f"-o {out}: its name says what is written: .csv, .json, .html, or .model for a model",
+            f"-o {out}: the name has to end in .csv, .json, .html, or .model for a model",
             code="unknown-ending",
         )
 
 
 def page(view: View) -> str:
-    """Return a view as a page of HTML with its figures, which needs nothing from elsewhere."""
+    """Return a view as a page of HTML that includes its figures."""
     figures = "".join(figure for one in view.figures for figure in [_svg(one.draw)] if figure)
     style = "body{font:15px sans-serif;margin:2em}td,th{padding:2px 12px;text-align:right}"
     return (
@@ -243,7 +277,7 @@ def _svg(draw: Callable[[Any], Any]) -> str:
 
 
 def _csv(opened: Opened) -> str:
-    """The first table as CSV; facts where there is none."""
+    """Return the first table as CSV, or the facts where there is none."""
     is_plain = opened.kind in (ARRAY_KIND, NUMBERS_KIND)
     is_hidden = "rules" in opened.view.facts
     if not opened.view.tables or not (is_plain or is_hidden):
@@ -257,9 +291,9 @@ def _csv(opened: Opened) -> str:
 
 
 def _draw(opened: Opened, plot: Path, force: bool) -> None:
-    """Draw the figure of a result, in a file of the kind that its name says."""
+    """Draw the figure of a result to a file."""
     if plot.suffix not in _PLOTS:
-        raise typer.BadParameter(f"--plot {plot}: a .png, .svg or .pdf is drawn")
+        raise typer.BadParameter(f"--plot {plot}: the name has to end in .png, .svg or .pdf")
     try:
         if not opened.view.figures:
             raise NotImplementedError
@@ -276,7 +310,7 @@ def _draw(opened: Opened, plot: Path, force: bool) -> None:
 
 
 def _figure(draw: Callable[[Any], Any], kind: str) -> bytes:
-    from matplotlib.figure import Figure  # not pyplot: nobody is to see a window
+    from matplotlib.figure import Figure  # not pyplot, which may open a window
 
     figure = Figure(figsize=(7, 5), layout="constrained")
     draw(figure.add_subplot())
@@ -298,7 +332,7 @@ def _open(
     ledger: str | None,
 ) -> Opened:
     if rules is not None:
-        return _published(owner.publish(file, schema, rules=rules, ledger=ledger))
+        return _apply_rules(owner.publish(file, schema, rules=rules, ledger=ledger))
     import pandas as pd
 
     from encryptedstats.publishing.opening import record_opening
@@ -316,8 +350,8 @@ def _open(
     return describe_opened(value, kind, sealed, schema)
 
 
-def _published(shown: Any) -> Opened:
-    """What rules let others see of a file."""
+def _apply_rules(shown: Any) -> Opened:
+    """Describe the parts of a result that rules allow to publish."""
     frame = shown.table if shown.result is None else as_frame(shown.result)
     facts = {
         "rules": shown.rules.describe(),
@@ -339,8 +373,8 @@ def _published(shown: Any) -> Opened:
 # ------------------------------------------------------------------------------------------------
 
 
-def _at_level(opened: Opened, level: float) -> Opened:
-    """The same with intervals of another confidence, where it has some."""
+def _with_confidence(opened: Opened, level: float) -> Opened:
+    """Compute intervals of another confidence."""
     value = opened.value
     question = getattr(getattr(value, "source", None), "question", None)
     if hasattr(value, "predict"):
@@ -354,12 +388,12 @@ def _at_level(opened: Opened, level: float) -> Opened:
         raise typer.BadParameter(f"--level: {opened.view.title} has no intervals")
     asked = replace(question, confidence=level)
     asked.check_parameters()
-    other = asked.present(replace(value.source, question=asked))
+    other = asked._present(replace(value.source, question=asked))
     return replace(opened, value=other, params=asked.parameters(), view=other.view())
 
 
 def _with_tables(opened: Opened, names: str) -> Opened:
-    """The same with these tables only."""
+    """Select tables by their captions."""
     known = {table.caption: table for table in opened.view.tables}
     extras = {one: make for one, make in _EXTRAS.items() if hasattr(opened.value, one.rstrip("2"))}
     found = []

@@ -1,13 +1,11 @@
-"""``plan``: parameters and cost of what is to be asked, before anybody encrypts a row; ``key make
---plan`` reads it.
-"""
+"""``plan``: parameters and cost of questions, in a file that ``key make`` reads."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -30,25 +28,28 @@ from encryptedstats.cli._inputs import JSON, PLAN, SCHEMA, expect, load_schema, 
 from encryptedstats.cli._on import LOCAL, Place
 from encryptedstats.cli._options import (
     AsJson,
-    Encoding,
+    EncodingName,
     Force,
     On,
     SchemeName,
+    SpotChecked,
     TableKeys,
     argument,
     option,
     output,
 )
+from encryptedstats.cli._rounds import find_rounds
+from encryptedstats.procedures.words import describe_procedure
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import is_url
 from encryptedstats.tables.manifest import TABLE_KIND
 from encryptedstats.tables.questions.question import question_key
-from encryptedstats.tables.questions.words import describe, make_questions
+from encryptedstats.tables.questions.words import describe, make_questions, split_words, words_of
 from encryptedstats.views import View
 
 _HASH: Final = "sha256"
 _AUTO: Final = "auto"
-#: Options that have a sense where a worker plans for a table that is encrypted.
+#: Options with a meaning where a service plans for a table that is encrypted.
 _ELSEWHERE: Final = {"source", "questions", "keys", "on"}
 
 
@@ -67,8 +68,8 @@ def plan_(
         list[str],
         argument(
             "QUESTION...",
-            "What will be asked, in the words of ask: forest trees=100, 'lm(bmi ~ age)', "
-            "'counts(age, class)'; @FILE for a file of questions.",
+            "Questions as for ask: forest trees=100, 'lm(bmi ~ age)', 'counts(age, class)'; "
+            "@FILE reads them from a file.",
             autocompletion=_complete.questions,
         ),
     ],
@@ -79,28 +80,30 @@ def plan_(
         str | None,
         option(
             metavar="ROWS",
-            help="Models will predict so many rows without being opened: keys carry fit, prediction "
-            "and a drawn fraction. auto: as many as fill a ciphertext.",
+            help="Plan for models that predict this number of rows while encrypted: the keys allow "
+            "fit, prediction and a drawn fraction. auto: as many rows as fill a ciphertext.",
         ),
     ] = None,
     folds: Annotated[
-        int, typer.Option(min=0, metavar="K", help="Folds that encrypt will declare.")
+        int, typer.Option(min=0, metavar="K", help="The folds that encrypt will be given.")
     ] = 0,
     weight_bound: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Bound of the weights, as for encrypt.")
+        int,
+        typer.Option(min=1, metavar="N", help="The largest weight there may be, as for encrypt."),
     ] = 1,
     encoding: Annotated[
-        list[Encoding],
-        typer.Option(metavar="ENCODING", help="What encrypt will store of binned variables."),
-    ] = [Encoding.onehot],  # noqa: B006  Typer copies it
+        list[EncodingName],
+        typer.Option(metavar="ENCODING", help="How encrypt will store binned variables."),
+    ] = [EncodingName.onehot],  # noqa: B006  Typer copies it
     by_others: Annotated[
         bool,
         typer.Option(
             "--by-others",
-            help="Rows come from others who encrypt with the public keys: more noise, and results "
-            "that hide their rows.",
+            help="Rows come from contributors with the public keys: results need noise that hides "
+            "their rows.",
         ),
     ] = False,
+    spot_check: SpotChecked = False,
     security: Annotated[
         int, typer.Option(metavar="BITS", help="Bits of security: 128, 192 or 256.")
     ] = 128,
@@ -110,35 +113,37 @@ def plan_(
     ] = None,
     on: On = LOCAL,
     keys: TableKeys = None,
-    out: Annotated[
-        Path | None, Writes(COMPUTED), output("Write the plan as JSON, for key make.")
-    ] = None,
+    out: Annotated[Path | None, Writes(COMPUTED), output("File for the plan, as JSON.")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find parameters for questions, and what they cost, before anything is encrypted.
+    """Find the parameters and the cost of questions before anything is encrypted.
 
-    Keys made for a plan carry exactly its questions, on as many rows; make it for the largest
-    that you will ask. Columns go by name or by id (v0, v1, ...), and class or target is the
-    target. With --on "local workers=16 price=0.05" it is planned for so many workers of one core
-    each: shards, time and money, and keys with room to add them up.
+    Keys made for a plan allow its questions on its number of rows: plan for the largest that you
+    will ask. Columns have their names or ids (v0, v1, ...); class or target is the target. With
+    --on "local workers=16 price=0.05" it plans for 16 workers with one core each: shards, time,
+    money, and keys with room to add up the shards.
 
     JSON: questions, rows, totals, products, bytes_up, bytes_down, parameters?, security?,
       sha256?, chunks?, slots?, depth?, largest_value?, failure_bound?, columns?, ciphertexts_up?,
       bytes_keys?, key_switches?, memory?, encrypt_seconds?, seconds?, rotations?, device?,
-      flooded?, cluster?, prediction?, table?, on?, cores?, core_seconds?, plans?
+      flooded?, cluster?, prediction?, spot_check?, notes?, table?, on?, cores?, core_seconds?,
+      plans?
 
     Examples:
       encryptedstats plan schema.json "counts(age, class)" --rows 683 -o plan.json
       encryptedstats key make secret.key public.keys --plan plan.json
 
-      # a model, and a regression beside it, for one pair of keys
+      # a model and a regression, for one pair of keys
       encryptedstats plan schema.json forest trees=100 depth=3 "lm(bmi ~ age + sex)" --rows 683 -o plan.json
 
-      # a model that predicts 100 new rows and stays encrypted all the while
+      # a model that predicts 100 new rows while it is encrypted
       encryptedstats plan schema.json forest trees=20 depth=2 --rows 683 --encrypted-prediction 100 -o plan.json
 
-      # a table that is encrypted: what it would take a service, which is sent the list of its blocks and nothing else
+      # a tree that learns its splits: what its rounds take, and what they tell a worker
+      encryptedstats plan schema.json tree depth=3 --rows 683 -o plan.json
+
+      # the cost on a service, which gets the list of the blocks of an encrypted table
       encryptedstats plan patients.enc forest trees=100 --on https://worker.example
     """
     place = Place.parse(on)
@@ -146,18 +151,25 @@ def plan_(
     if not place.is_local:
         _plan_elsewhere(ctx, place, as_json)
         return
-    expect(source, (SCHEMA, JSON), "a schema", "a table is planned for by a service, --on URL")
+    expect(
+        source,
+        (SCHEMA, JSON),
+        "a schema",
+        "for an encrypted table, a service plans: add --on https://HOST",
+    )
     if rows is None:
         raise typer.BadParameter("say how many rows the table will have: --rows N")
     private = load_schema(Path(source))
-    asked = list({question_key(one): one for one in make_questions(questions, private)}.values())
-    unopened = _unopened_rows(encrypted_prediction, asked)
-    place.refuse("checkpoint", "device", why="is no matter of a plan")
+    rounds = find_rounds(questions)
+    named = _named_questions(questions, private) if rounds is None else []
+    asked = [question for _, question in named]
+    unopened = _rows_to_predict(encrypted_prediction, asked)
+    place.refuse("checkpoint", "device", why="a plan does not depend on it")
     if "price" in place.options and "workers" not in place.options:
-        raise typer.BadParameter("--on price=...: of how many workers? add workers=N")
+        raise typer.BadParameter("--on price=... is the price of a worker: add workers=N")
     with progress("choosing parameters"), spelled_as_options():
         made = es.plan(
-            asked,
+            asked if rounds is None else rounds,
             private,
             rows,
             unopened,
@@ -170,43 +182,78 @@ def plan_(
             by_others=by_others,
             workers=place.options.get("workers"),
             price_per_core_hour=place.options.get("price"),
+            spot_check=spot_check,
         )
-    texts = _in_words(asked, private)
+    texts = _in_words(asked, private) if rounds is None else [describe_procedure(rounds)]
     if made.prediction is not None:
         number = plural(made.prediction.n_predict, "row")
-        texts.append(f"prediction of {number} with it, unopened")
+        texts.append(f"encrypted prediction of {number}")
     facts = {"questions": texts, **made.to_dict()}
     facts[_HASH] = _hash_of(facts)
     if out is not None:
         write_text(out, json.dumps(facts, indent=2) + "\n", force=force)
-    tell(_view(made, texts, out, questions), facts, as_json)
+    view = _view(made, texts, out, _next_ask(source, questions, named, by_others))
+    tell(replace(view, notes=(*view.notes, *_advice(asked))), facts, as_json)
 
 
-def _unopened_rows(given: str | None, asked: Sequence[es.Question]) -> int | None:
-    if given is None:
+def _rows_to_predict(text: str | None, asked: Sequence[es.Question]) -> int | None:
+    if text is None:
         return None
     if not any(isinstance(one, es.TotalsClassifier) for one in asked):
-        raise typer.BadParameter("--encrypted-prediction is of a model that predicts: ask for one")
-    if given == _AUTO:
+        raise typer.BadParameter("--encrypted-prediction is for a model that predicts: plan one")
+    if text == _AUTO:
         return None
-    if not given.isdigit() or not int(given):
-        raise typer.BadParameter(f"--encrypted-prediction {given}: a number of rows, or {_AUTO}")
-    return int(given)
+    if not text.isdigit() or not int(text):
+        raise typer.BadParameter(
+            f"--encrypted-prediction {text}: give a number of rows, or {_AUTO}"
+        )
+    return int(text)
+
+
+def _advice(asked: Sequence[es.Question]) -> tuple[str, ...]:
+    """Return which classifiers rank rows better, where one is planned that is not the best."""
+    from encryptedstats.method_status import ADVICE, BY_AUC
+
+    planned = {one.name for one in asked} & set(BY_AUC)
+    return (ADVICE,) if planned and BY_AUC[0] not in planned else ()
 
 
 def _in_words(asked: Sequence[es.Question], schema: es.Schema | None) -> list[str]:
     return [describe(one, schema) for one in asked]
 
 
-def _view(made: es.Plan, texts: list[str], out: Path | None, questions: Sequence[str]) -> View:
+def _named_questions(words: Sequence[str], schema: es.Schema) -> list[tuple[str, es.Question]]:
+    """Return each question once, with the name that it was asked by."""
+    names = [name for name, _ in split_words(words)]
+    pairs = zip(names, make_questions(words, schema), strict=True)
+    return list({question_key(one): (name, one) for name, one in pairs}.values())
+
+
+def _next_ask(
+    schema: str, words: Sequence[str], named: Sequence[tuple[str, es.Question]], by_others: bool
+) -> tuple[str, str]:
+    """Return who asks what was planned, and the command.
+
+    A worker asks questions, by ids. The owner, who has the names, asks procedures.
+    """
+    options = ["--by-others"] if by_others else []
+    if not named:
+        owner = ("--key", "secret.key", "--schema", schema)
+        return "ask", command_line("ask", "table.enc", *words, *options, *owner, "-o", "rounds")
+    spelled = [word for name, one in named for word in words_of(one, name)]
+    out = "answer.enc" if len(named) == 1 else "answers"
+    return "worker", command_line("ask", "table.enc", *spelled, *options, "-o", out)
+
+
+def _view(made: es.Plan, texts: list[str], out: Path | None, ask: tuple[str, str]) -> View:
     facts = {"for": shorten(texts), **dict(made.rows())}
     if out is None:
         return View(
             "Plan", facts, notes=("Give -o plan.json to keep it; key make --plan makes its keys.",)
         )
     facts["next"] = command_line("key", "make", "secret.key", "public.keys", "--plan", out)
-    answer = "answer.enc" if len(texts) == 1 else "answers"
-    facts["worker"] = command_line("ask", "table.enc", *questions, "-o", answer)
+    who, command = ask
+    facts[who] = command
     return View("Plan", facts)
 
 
@@ -240,7 +287,10 @@ def read_plan(path: Path) -> SavedPlan:
         facts = json.loads(read_regular(path, limit=MAX_DOCUMENT_BYTES))
         if facts[_HASH] != _hash_of(facts):
             raise es.FileFormatError(
-                f"{path} was altered, its hash does not fit: make it again with encryptedstats plan",
+                (
+                    f"{path} was altered, its hash does not fit: make it again with encryptedstats "
+                    "plan"
+                ),
                 code="altered-file",
             )
         rotations, rows, questions = facts["rotations"], facts["rows"], facts["questions"]
@@ -268,9 +318,9 @@ def read_plan(path: Path) -> SavedPlan:
 
 
 def _plan_elsewhere(ctx: typer.Context, place: Place, as_json: bool) -> None:
-    """What questions of an encrypted table would take a service, by the times that it measured."""
-    given = ctx.params
-    table = given["source"]
+    """Plan questions of an encrypted table with the times that a service measured."""
+    values = ctx.params
+    table = values["source"]
     if not is_url(table):
         expect(
             table,
@@ -278,28 +328,30 @@ def _plan_elsewhere(ctx: typer.Context, place: Place, as_json: bool) -> None:
             "an encrypted table",
             f"a service plans for one, not {nature(table)}",
         )
-    for name in given:
+    for name in values:
         source = ctx.get_parameter_source(name)
         if name not in _ELSEWHERE and source is not None and source.name == "COMMANDLINE":
             flag = "--output" if name == "out" else f"--{name.replace('_', '-')}"
-            raise typer.BadParameter(f"{flag} is of a table that is still to be encrypted")
+            raise typer.BadParameter(
+                f"{flag} is for a schema, before a table is encrypted: leave it out"
+            )
     with es.connect(place.address) as worker, progress("asking the service"):
-        known = load_table(table, given["keys"], by_others=True).schema
-        asked = make_questions(given["questions"], known)
+        known = load_table(table, values["keys"], by_others=True).schema
+        asked = make_questions(values["questions"], known)
         cores = worker.offers()["cores"]
-        made = worker.plan(asked, table, keys=given["keys"])
+        made = worker.plan(asked, table, keys=values["keys"])
     texts = _in_words(asked, None)
     facts = {"questions": texts, "table": table, "on": place.address, "cores": cores, **made}
     up = facts["bytes_up"]
     shown = {
         "for": shorten(texts),
         "rows": facts["rows"],
-        "upload": f"{size_text(up)} are still to be sent" if up else "all of it is there",
+        "upload": f"{size_text(up)} to send" if up else "nothing to send",
         "download": f"{plural(facts['totals'], 'total')}, {size_text(facts['bytes_down'])}",
         "work": plural(facts["products"], "product"),
         "time there": f"{time_text(facts['core_seconds'])} of one core, of which it has {cores}",
         "next": command_line(
-            "ask", table, *given["questions"], "-o", "answer.enc", "--on", place.address
+            "ask", table, *values["questions"], "-o", "answer.enc", "--on", place.address
         ),
     }
     tell(View(f"Plan of {place.address}", shown), facts, as_json)

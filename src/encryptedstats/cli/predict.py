@@ -1,6 +1,4 @@
-"""``predict``: what a model says of every row: as CSV where model and rows lie open, else
-encrypted, for the owner to open.
-"""
+"""``predict``: predict rows, as CSV or, with an encrypted model or rows, encrypted."""
 
 from __future__ import annotations
 
@@ -43,9 +41,9 @@ from encryptedstats.cli._options import (
     option,
     output,
 )
-from encryptedstats.cli.ask import job_facts, queued_text
+from encryptedstats.cli.ask import job_facts, queued_text, size_of
 from encryptedstats.kinds import read_file
-from encryptedstats.storage.objects import is_url, load_file, local_or_url, read_object
+from encryptedstats.storage.objects import is_url, load_file, local_or_url
 from encryptedstats.tables.encryption import DRAFT_KIND
 from encryptedstats.tables.manifest import TABLE_KIND
 from encryptedstats.tables.questions.question import MODEL_KIND, OPEN_MODEL_KIND
@@ -59,7 +57,7 @@ from encryptedstats.views import View
 def predict_(
     ctx: typer.Context,
     model: Annotated[
-        str, Reads, argument("MODEL", "A model: opened, as open -o wrote it, or still encrypted.")
+        str, Reads, argument("MODEL", "A model: decrypted, as open -o wrote it, or encrypted.")
     ],
     rows: Annotated[
         str,
@@ -69,28 +67,27 @@ def predict_(
     out: Annotated[
         str,
         Writes(COMPUTED),
-        output("Where the prediction goes: CSV, or encrypted; - for CSV on the screen."),
+        output("File for the prediction, CSV or encrypted; - for CSV on the screen."),
     ],
     keys: Annotated[
         Path | None,
         file_option(
             "--keys",
-            help="Public keys, for an encrypted model and rows that are not; a table "
-            "brings its own.",
+            help="Public keys, for an encrypted model and a file of rows; a table has its own.",
         ),
     ] = None,
     schema: Annotated[
         Path | None,
         file_option(
-            "--schema", help="The owner's schema, for an encrypted model and rows that are not."
+            "--schema", help="The owner's schema, for an encrypted model and a file of rows."
         ),
     ] = None,
     output_kind: Annotated[
         str | None,
         option(
             metavar="NAME",
-            help="How a model answers that can in several ways: mnb gives counts for each variable "
-            "(factors, the default), or their products.",
+            help="The form of an encrypted prediction, if a model has several: mnb gives counts "
+            "for each variable (factors, the default), or their products.",
         ),
     ] = None,
     on: On = LOCAL,
@@ -100,14 +97,14 @@ def predict_(
 ) -> None:
     """Predict the class or the number of every row, as CSV or encrypted.
 
-    An opened model and rows in the clear give one line for every row of the file, counted from 1,
-    with probabilities; those of a forest are shares of its votes, in order but not calibrated
-    (see model calibrate). A regression gives the number that it expects. Rows with a value that
-    the schema does not allow (a gap, a number out of bounds, an unknown level) keep an empty
-    line. Where the file has the column of the target, it is not looked at but to say how many
-    predictions are right. If the model or the rows are encrypted, so is the prediction: it takes
-    public keys only, opens nothing, and only the owner can read it, with open. Its keys are
-    planned for that with plan --encrypted-prediction.
+    A decrypted model and a file of rows give a line for every row, counted from 1: the class with
+    probabilities, or the number. The probabilities of a forest are shares of its votes (see model
+    calibrate). The line of a row is empty if it has a value that the schema does not allow: a
+    missing value, a number out of bounds, or an unknown level. If the file has the column of the
+    target, it is used to count right predictions.
+
+    If the model or the rows are encrypted, so is the prediction: this takes public keys only, and
+    keys planned with plan --encrypted-prediction. The owner opens it with open.
 
     JSON: file, bytes, encrypted, rows, seconds, model?, params?, predicted?,
       rows_without_prediction?, reasons?, without_a_bin?, judged?, right?, caveat?, output?,
@@ -116,10 +113,10 @@ def predict_(
     Examples:
       encryptedstats predict forest.model new.csv -o predicted.csv
 
-      # a worker, with an encrypted model and encrypted rows: the owner opens votes.enc
+      # encrypted model and rows, for a worker; the owner opens votes.enc
       encryptedstats predict forest.enc new.enc -o votes.enc
 
-      # rows that whoever predicts may see, and a model that nobody but its owner may
+      # a file of rows, and an encrypted model
       encryptedstats predict forest.enc new.csv --keys public.keys --schema schema.json -o votes.enc
 
       # many machines, for rows of an encrypted table
@@ -129,30 +126,29 @@ def predict_(
     place = Place.parse(on)
     kind = expect(model, (MODEL_KIND, OPEN_MODEL_KIND), "a fitted model")
     is_table = _is_table(rows)
-    if is_url(out) and not place.is_cluster:
-        raise typer.BadParameter(f"-o {out}: a URL is written by dask:// or queue://, see --on")
+    place.check_output(out)
     if not place.is_local and (not is_table or (not place.is_cluster and kind != MODEL_KIND)):
         raise typer.BadParameter(
-            "--on: encrypted rows are predicted elsewhere, by a service with an encrypted model; "
-            "what lies open stays here"
+            "--on: only encrypted rows are predicted elsewhere, by a service only with an "
+            "encrypted model: leave --on out"
         )
     started = time.perf_counter()
     if kind == OPEN_MODEL_KIND and not is_table:
-        given = [name for name in ("keys", "schema", "output_kind") if ctx.params[name] is not None]
-        if given or place.options:
-            flag = f"--{given[0].replace('_', '-')}" if given else "--on"
+        unused = [
+            name for name in ("keys", "schema", "output_kind") if ctx.params[name] is not None
+        ]
+        if unused or place.options:
+            flag = f"--{unused[0].replace('_', '-')}" if unused else "--on"
             raise typer.BadParameter(
-                f"{flag} is for an encrypted model or encrypted rows, and these lie open"
+                f"{flag} is for an encrypted model or encrypted rows: leave it out"
             )
         _predict_opened(model, Path(rows), out, csv_options(csv), force=force, as_json=as_json)
         return
     if out == SCREEN:
-        raise typer.BadParameter(
-            "-o -: an encrypted prediction is no text for a screen: give a file"
-        )
+        raise typer.BadParameter("-o -: an encrypted prediction is not text: give a file")
     if is_table and schema is not None:
         raise typer.BadParameter(
-            "--schema is for rows in the clear: an encrypted table brings what a worker may know"
+            "--schema is for a file of rows: an encrypted table has its own, leave it out"
         )
     if place.is_local:
         clear = None if is_table else _clear_rows(model, rows, keys, schema, csv_options(csv))
@@ -167,7 +163,7 @@ def predict_(
 
 
 def _is_table(rows: str) -> bool:
-    """Whether rows are encrypted: a folder with a table in it, finished or not, or a URL."""
+    """Return whether rows are encrypted: a folder with a table, finished or not, or a URL."""
     address = local_or_url(rows)
     return is_url(address) or nature(rows) in (TABLE_KIND, DRAFT_KIND)
 
@@ -189,21 +185,18 @@ def _predict_here(
 def _clear_rows(
     model: str, rows: str, keys: Path | None, schema: Path | None, csv: CsvOptions
 ) -> es.Table:
-    """Rows in the clear for an encrypted model: encrypted here, with the public keys, as the
-    owner's schema says.
-    """
+    """Read a file of rows for an encrypted model, by the owner's schema."""
     check_rows(Path(rows))
     if keys is None:
         raise es.ArgumentError(
-            f"{model} is still encrypted, and rows in the clear bring no keys: its owner opens it "
-            "with open -o; or it predicts as it is, with the public keys, --keys, and the owner's "
-            "schema, --schema",
+            f"{model} is encrypted: give --keys with the public keys and --schema with the owner's "
+            "schema, or let the owner decrypt it with open -o",
             code="still-encrypted",
         )
     if schema is None:
         raise es.ArgumentError(
-            f"{model} is encrypted and knows its columns by number only: give the owner's schema, "
-            f"--schema, or let the owner encrypt {rows} and give the folder of that table",
+            f"{model} is encrypted and has no names of columns: give --schema with the owner's "
+            f"schema, or let the owner encrypt {rows}, and give that table",
             code="no-schema",
         )
     known = load_schema(schema)
@@ -219,7 +212,7 @@ def _facts(votes: Any, out: str, model: str) -> dict[str, Any]:
         asked = {"model": file.expect("question", str), "params": file.expect("params", dict)}
         return {"bytes": None, **asked, **job_facts(votes)}
     return {
-        "bytes": len(read_object(out)) if is_url(out) else Path(out).stat().st_size,
+        "bytes": size_of(out),
         "model": votes.question.name,
         "params": votes.question.parameters(),
         "output": votes.output,
@@ -239,7 +232,7 @@ def _view(facts: dict[str, Any]) -> View:
     size = f"{size_text(facts['bytes'])}, {plural(facts['ciphertexts'], 'ciphertext')}"
     owner = command_line("open", file, "--key", "secret.key", "--schema", "schema.json")
     return View(
-        f"Predicted {rows} by {model}, opening nothing, in {time_text(facts['seconds'])}",
+        f"Predicted {rows} by the encrypted {model} in {time_text(facts['seconds'])}",
         {
             "votes": f"{file}  {size}, for the owner",
             "key": f"{facts['key_id']}, whose owner alone can open it",
@@ -258,7 +251,7 @@ def _predict_opened(
     from encryptedstats.models.clear_rows import FilePredictions, check_predicts
 
     if out == SCREEN and as_json:
-        raise typer.BadParameter("-o - and --json would both write to the screen: give a file")
+        raise typer.BadParameter("-o - and --json both write to the screen: give a file")
     started = time.perf_counter()
     opened = read_file(load_file(model))
     check_predicts(opened)

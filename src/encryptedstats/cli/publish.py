@@ -1,4 +1,4 @@
-"""``publish``: what leaves the house, what it costs, and a page on all of it for an ethics board."""
+"""``publish``: releases with noise, the ledger of their costs, and the report about them."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ StudyKeys = Annotated[
 ]
 
 
-def _words(given: list[str], kinds: dict[str, Any], command: str) -> dict[str, Any]:
-    found = parse_numbers(given, kinds, command)
+def _parse(words: list[str], kinds: dict[str, Any], command: str) -> dict[str, Any]:
+    found = parse_numbers(words, kinds, command)
     for name, allowed in _CHOICES.items():
         if name in found and found[name] not in allowed:
             near = did_you_mean(found[name], allowed)
-            raise typer.BadParameter(f"{name}={found[name]}: {' or '.join(allowed)}{near}")
+            raise typer.BadParameter(f"{name}={found[name]}: give {' or '.join(allowed)}{near}")
     return found
 
 
@@ -77,10 +77,10 @@ def publish_release(
         list[str],
         argument(
             "epsilon=X [NAME=VALUE]...",
-            "epsilon: what it may cost, 1 is usual, 0.1 is little. delta: far below 1 divided by "
-            "the rows (1e-6); 0 for Laplace noise alone. mechanism: auto, laplace or gaussian. "
-            "relation: replace (one row for another) or add (one row more or less); max_rows: rows "
-            "that a person has at most, all of them protected together; both as the ledger says by "
+            "epsilon: the privacy cost; 1 is usual, 0.1 is strict. delta: far below 1 divided by "
+            "the number of rows (1e-6); 0 for Laplace noise only. mechanism: auto, laplace or "
+            "gaussian. relation: replace (one row for another) or add (one row more or less); "
+            "max_rows: the most rows of one person, protected together; both as in the ledger by "
             "default. max_weight: the largest weight of a row.",
         ),
     ],
@@ -90,17 +90,17 @@ def publish_release(
     out: Annotated[
         Path | None,
         Writes(COMPUTED),
-        output("Keep it there: .csv, or a model that predict reads, a result that open shows."),
+        output("File for the release: .csv; another name keeps it for predict or open."),
     ] = None,
     passphrase_file: PassphraseFile = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Open an answer with noise on it, so that it tells little of any single person.
+    """Open an answer with noise, so that it tells little about any single person.
 
-    This is differential privacy: nobody sees the exact numbers, not even you. How much noise it
-    takes is computed from the question; what it costs is spent from the budget of the ledger
-    before anything is shown. The same command again is another release, and costs again.
+    The noise gives differential privacy, and is computed from the question; nobody sees the exact
+    numbers, not even you. The cost is taken from the budget of the ledger before anything is
+    shown. Running the command again is another release, which costs again.
 
     JSON: file, epsilon, delta, rho, unit, relation, mechanism, scale, l1, l2, spent, budget,
       not_covered, rows, totals
@@ -111,15 +111,15 @@ def publish_release(
       encryptedstats publish release age.enc epsilon=0.5 delta=0 --key secret.key --schema schema.json -o age.csv
     """
     check_opens(file)
-    given = {"delta": _DELTA, **_words(words, _RELEASE, "publish release")}
-    if "epsilon" not in given:
-        raise typer.BadParameter("say what it may cost: epsilon=1")
+    options = {"delta": _DELTA, **_parse(words, _RELEASE, "publish release")}
+    if "epsilon" not in options:
+        raise typer.BadParameter("epsilon is needed, the privacy cost: epsilon=1")
     private = None if schema is None else load_schema(schema)
     owner = load_owner(key, passphrase_file, opens=file)
     as_csv = out is not None and out.suffix == ".csv"
     if as_csv:  # before it costs anything
         check_written(source_of(file, owner, private).answer.question.name)
-    found = owner.release(file, private, ledger=ledger, **given)
+    found = owner.release(file, private, ledger=ledger, **options)
     if out is not None and as_csv:
         write_text(out, found.to_frame().to_csv(lineterminator="\n"), force=force)
     elif out is not None:
@@ -142,9 +142,9 @@ def publish_begin(
         list[str],
         argument(
             "epsilon=X [NAME=VALUE]...",
-            "The budget, epsilon and delta (1e-6). relation: which tables are neighbours in all its "
-            "releases; the number of rows is public (replace) or not (add). max_rows: rows that a "
-            "person has at most; 1 protects single rows.",
+            "The budget: epsilon and delta (1e-6). relation of all releases: replace if the number "
+            "of rows is public, else add. max_rows: the most rows of one person; 1 protects single "
+            "rows.",
         ),
     ],
     key: KeyFile = None,
@@ -159,35 +159,34 @@ def publish_begin(
         list[Path] | None,
         option(
             metavar="FILE",
-            help="Public keys of somebody else who may write; may be given several times.",
+            help="Public keys of another person who may write; may be given several times.",
         ),
     ] = None,
     another: Annotated[
         bool,
         typer.Option(
             "--another",
-            help="Begin it although the key has another ledger, whose costs it does not count.",
+            help="Begin it although the key has another ledger, whose costs are not counted here.",
         ),
     ] = False,
     passphrase_file: PassphraseFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Begin a ledger: the budget and the rules of all that will be published.
+    """Begin a ledger: the budget and the rules of everything that is published.
 
-    Whose privacy its epsilon is about is fixed now: releases of another unit or relation are
-    refused.
+    It fixes whom its epsilon protects: releases of another unit or relation are refused.
 
     JSON: ledger, key_id, units, other_ledgers, budget, epsilon_spent, rho_spent, head, entries
 
     Examples:
       encryptedstats publish begin study.ledger epsilon=3 --key secret.key --rules pcornet
     """
-    given = {"delta": _DELTA, **_words(words, _BEGIN, "publish begin")}
-    if "epsilon" not in given and rules is None:
-        raise typer.BadParameter("say what all releases may cost together: epsilon=3")
+    options = {"delta": _DELTA, **_parse(words, _BEGIN, "publish begin")}
+    if "epsilon" not in options and rules is None:
+        raise typer.BadParameter("epsilon is needed, the budget of all releases: epsilon=3")
     owner = load_owner(key, passphrase_file)
     others = [es.PublicKeys.load(one) for one in member or ()]
-    book = es.Ledger.begin(folder, owner, rules=rules, members=others, another=another, **given)
+    book = es.Ledger.begin(folder, owner, rules=rules, members=others, another=another, **options)
     _show_ledger(book, as_json)
 
 
@@ -206,12 +205,12 @@ def publish_budget(
       encryptedstats publish budget study.ledger epsilon=5 --key secret.key
     """
     kinds = {name: _BEGIN[name] for name in ("epsilon", "delta")}
-    given = {"delta": _DELTA, **_words(words, kinds, "publish budget")}
-    if "epsilon" not in given:
-        raise typer.BadParameter("say what all releases may cost together: epsilon=5")
+    options = {"delta": _DELTA, **_parse(words, kinds, "publish budget")}
+    if "epsilon" not in options:
+        raise typer.BadParameter("epsilon is needed, the budget of all releases: epsilon=5")
     owner = load_owner(key, passphrase_file)
     book = es.Ledger.of(folder, owner)
-    book.set_budget(owner, given["epsilon"], given["delta"])
+    book.set_budget(owner, options["epsilon"], options["delta"])
     _show_ledger(book, as_json)
 
 
@@ -222,11 +221,11 @@ def publish_ledger(
     passphrase_file: PassphraseFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what was opened, published and released, and what is left of the budget.
+    """Show what was opened, published and released, and the rest of the budget.
 
-    Every entry is signed and names the one before it, so that what is altered is noticed. Whoever
-    can write to the folder can still roll it back to an earlier state: keep the hash of the last
-    entry elsewhere.
+    Every entry is signed and has the hash of the one before, so that changes are noticed. Somebody
+    who can write to the folder can still restore an earlier state: keep the hash of the last entry
+    elsewhere.
 
     JSON: ledger, key_id, units, other_ledgers, budget, epsilon_spent, rho_spent, head, entries
 
@@ -241,7 +240,7 @@ def _public(
 ) -> es.PublicKeys | es.Owner:
     if keys is None and key is None:
         raise es.ArgumentError(
-            "whose ledger is it: give --keys public.keys, or --key secret.key",
+            "a key is needed: --keys public.keys, or --key secret.key",
             code="no-public-keys",
         )
     return es.PublicKeys.load(keys) if keys is not None else load_owner(key, passphrase_file)
@@ -249,7 +248,7 @@ def _public(
 
 def _show_ledger(book: es.Ledger, as_json: bool) -> None:
     budget, units = book.budget, book.units
-    mixed = len(units) > 1  # by an older version: their costs do not add up
+    mixed = len(units) > 1  # of an older version: their costs do not add up
     epsilon, rho = (None, None) if mixed else (book.epsilon_spent, book.rho_spent)
     entries = [{"by": one.by, "hash": one.hash, **one.content} for one in book.entries()]
     document = {
@@ -280,7 +279,7 @@ def _ledger_view(book: es.Ledger, document: dict[str, Any]) -> View:
         "beside it": f"{others} other of this key, not counted here" if others else "",
         "about": "; and ".join(map(str, book.units)) or "not fixed yet: the first release fixes it",
         "rules": "none" if book.rules is None else book.rules.describe(),
-        "last entry": f"{document['head']}  keep it elsewhere: then a roll-back is noticed",
+        "last entry": f"{document['head']}  keep it elsewhere, to notice if entries are removed",
     }
     frame = book.to_frame()
     shown = frame.assign(
@@ -298,29 +297,27 @@ def publish_report(
     files: Annotated[
         list[str] | None,
         Reads,
-        argument(
-            "FILES", "Tables, results, models, encrypted or opened: all that belongs to the study."
-        ),
+        argument("FILES", "Tables, answers and models of the study, encrypted or decrypted."),
     ] = None,
     out: Annotated[
         Path,
         Writes(COMPUTED),
-        output("Where the page goes: .html, or .pdf where a browser is installed."),
+        output("File for the page: .html, or .pdf if a browser is installed."),
     ] = Path("report.html"),
     key: KeyFile = None,
     keys: StudyKeys = None,
     ledger: LedgerFolder = None,
     title: Annotated[
-        str, typer.Option(metavar="TEXT", help="What the page is called.")
+        str, typer.Option(metavar="TEXT", help="Title of the page.")
     ] = "Report on an encrypted study",
     passphrase_file: PassphraseFile = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a page for an ethics board: what was computed, and what left the house.
+    """Write a report for an ethics board: what was computed and what was published.
 
-    It is made from the files themselves, and says who could see what. One HTML page that needs
-    nothing from elsewhere and prints well. It has no names of variables, levels or classes.
+    The page is made from the files and says who could see what. It is one file, can be printed,
+    and has no names of variables, levels or classes.
 
     JSON: file, bytes, files, ledger
 
@@ -328,20 +325,20 @@ def publish_report(
       encryptedstats publish report patients.enc forest.enc --keys public.keys --ledger study.ledger -o report.html
       encryptedstats publish report patients.enc forest.enc --keys public.keys --ledger study.ledger -o report.pdf
     """
-    who, given = _public(key, keys, passphrase_file), list(files or ())
+    who, paths = _public(key, keys, passphrase_file), list(files or ())
     with progress("writing the report"):
-        write_report(out, given, keys=who, ledger=ledger, title=title, overwrite=force)
+        write_report(out, paths, keys=who, ledger=ledger, title=title, overwrite=force)
     facts = {"report": file_text(out, "readable to you only")}
     if ledger is None:
-        facts["no ledger"] = "what was opened and released is not in it: give --ledger"
+        facts["no ledger"] = "openings and releases are missing: give --ledger"
     elif out.suffix != ".pdf":
         by = ("--keys", keys) if keys is not None else ("--key", key)
-        again = ("report", *given, *by, "--ledger", ledger, "-o", out.with_suffix(".pdf"))
+        again = ("report", *paths, *by, "--ledger", ledger, "-o", out.with_suffix(".pdf"))
         facts["as PDF"] = command_line("publish", *again)
     document = {
         "file": str(out),
         "bytes": out.stat().st_size,
-        "files": given,
+        "files": paths,
         "ledger": ledger,
     }
-    tell(View(f"Report on {plural(len(given), 'file')}", facts), document, as_json)
+    tell(View(f"Report on {plural(len(paths), 'file')}", facts), document, as_json)

@@ -1,6 +1,4 @@
-"""``schema``: how every column becomes bins or integers, decided from a file, shown, and kept as
-JSON.
-"""
+"""``data schema``: find out how every column of a file becomes bins or integers."""
 
 from __future__ import annotations
 
@@ -22,23 +20,24 @@ from encryptedstats.cli._console import command_line, plural, progress, tell
 from encryptedstats.cli._csv import csv_options, say_format
 from encryptedstats.cli._files import Writes, write_text
 from encryptedstats.cli._inputs import check_rows
-from encryptedstats.cli._options import AsJson, Csv, Force, argument, option, output
+from encryptedstats.cli._options import AsJson, Csv, Force, Genotypes, argument, option, output
 from encryptedstats.tables import Variable
 from encryptedstats.tables.questions.words import parse_pairs
 from encryptedstats.tables.rows.csv_format import CsvFormat
+from encryptedstats.tables.rows.genotypes import add_variants
 from encryptedstats.tables.rows.row_files import read_frame
-from encryptedstats.tables.schema.documents import quoted
+from encryptedstats.tables.schema.documents import quote
 from encryptedstats.views import TableView, View
 from encryptedstats.words import did_you_mean
 
 _MANY_BINS = 50  # each is a column of ciphertexts
 _MANY_LEVELS = 12  # more are not all shown
-#: What is lost with a schema.
-LOSS = "results of tables that were made with it need it"
+#: Why a schema must not be replaced by accident.
+LOSS = "answers of tables that were made with it need it"
 
 
 class UnknownPolicy(str, Enum):
-    """What becomes of levels that the schema does not know."""
+    """How levels are treated that the schema does not know."""
 
     error = "error"
     other = "other"
@@ -46,21 +45,20 @@ class UnknownPolicy(str, Enum):
 
 
 class MissingPolicy(str, Enum):
-    """What becomes of missing values."""
+    """How missing values are treated."""
 
     error = "error"
     bin = "bin"
     drop = "drop"
 
 
-#: What ``--column`` may say of a column.
 _NUMBERS: Final = ("number", "both")
 _OF_COLUMN: Final = ("kind", "digits", "range", "cut", "levels", "missing")
 
 
 def data_schema(
     data: Annotated[Path, argument("DATA", "CSV or Parquet file with rows like those to encrypt.")],
-    out: Annotated[Path | None, Writes(LOSS), output("Where the schema goes.")] = None,
+    out: Annotated[Path | None, Writes(LOSS), output("File for the schema.")] = None,
     target: Annotated[
         str | None,
         option(
@@ -70,19 +68,17 @@ def data_schema(
         ),
     ] = None,
     bins: Annotated[
-        int, typer.Option(metavar="N", help="Bins of a column that is cut at quantiles.")
+        int, typer.Option(metavar="N", help="Number of bins of a column that is cut at quantiles.")
     ] = 5,
     column: Annotated[
         list[str] | None,
         option(
             metavar="'COLUMN NAME=VALUE...'",
-            help="What is wished for a column, given once for each: kind=continuous, ordinal, "
-            "categorical, number, or both (a number that has bins as well); digits=N, kept as a "
-            "number with so many decimals; range=LOW:HIGH, its bounds, which a worker learns: "
-            "round ones tell less than the least and greatest value; cut=X,Y,..., cut points "
-            "(dates as 2000-12-31); levels=A,B,..., in this order, those that the file does not "
-            "show included; missing=bin, a bin for missing values, also where this file misses "
-            "none.",
+            help="Settings of a column, given once for each: kind=continuous, ordinal, "
+            "categorical, number, or both (a number with bins); digits=N, decimals of a number; "
+            "range=LOW:HIGH, bounds of a number, which a worker learns, so round ones tell less; "
+            "cut=X,Y,..., cut points (dates as 2000-12-31); levels=A,B,..., all levels in order; "
+            "missing=bin, a bin for missing values.",
             autocompletion=_complete.columns,
         ),
     ] = None,
@@ -90,7 +86,7 @@ def data_schema(
         str,
         typer.Option(
             metavar="bins|keep[:N]|both[:N]",
-            help="Columns of numbers, and a target of such: cut them into bins, keep them as "
+            help="Columns of numbers, and a numeric target: cut them into bins, keep them as "
             "numbers with N decimals, or both: regressions take the number and forests the bins.",
         ),
     ] = "bins",
@@ -107,7 +103,7 @@ def data_schema(
         option(
             "--id",
             metavar="COLUMN",
-            help="The column that tells rows apart: never encrypted; predict carries it along.",
+            help="The column that identifies rows: it is not encrypted; predict copies it.",
             autocompletion=_complete.columns,
         ),
     ] = None,
@@ -115,7 +111,7 @@ def data_schema(
         str | None,
         option(
             metavar="A,B,...",
-            help="The classes in this order; the last of two is the one to find.",
+            help="The classes in this order; the last of two is the positive one.",
         ),
     ] = None,
     missing: Annotated[
@@ -137,29 +133,33 @@ def data_schema(
             "missing."
         ),
     ] = UnknownPolicy.error,
+    genotypes: Genotypes = None,
     csv: Csv = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Decide from a file how every column becomes bins or integers, and write that down.
+    """Find out how every column of a file becomes bins or integers, and save that.
 
-    Names, cut points, levels and classes are in the schema: it stays with whoever encrypts. A
-    worker only ever sees v0, v1, ... with their kinds and numbers of bins. The file is JSON that
-    you may edit: what reads it again says what is wrong.
+    The schema has names, cut points, levels and classes: keep it private. A worker only sees v0,
+    v1, ... with their kinds and numbers of bins. The file is JSON and may be edited; commands that
+    read it check it.
 
     JSON: format, version, variables, target, classes, missing, onehot, id, csv, target_number
 
     Examples:
       encryptedstats data schema patients.csv --target ill -o schema.json
 
-      # an identifier stays at home, a grade is ordered, a dose is kept as a number
+      # leave out an identifier; a grade is ordered, a dose is a number
       encryptedstats data schema patients.csv --target ill --leave-out patient \\
           --column "grade kind=ordinal" --column "dose digits=1 range=0:500" -o schema.json
 
       # for regressions: numbers stay numbers, the target too
       encryptedstats data schema patients.csv --target bmi --numbers keep:1 -o schema.json
 
-      # new rows may have gaps, and countries that this file has not
+      # people and their genotypes, for a scan
+      encryptedstats data schema people.csv --target bmi --id IID --genotypes study.bed -o schema.json
+
+      # new rows may have missing values and unknown levels
       encryptedstats data schema patients.csv --target ill --id patient --column "age cut=18,40,65 missing=bin" \\
           --classes no,yes --rare 20 --unknown other -o schema.json
     """
@@ -171,7 +171,11 @@ def data_schema(
         raise typer.BadParameter(
             f"--numbers {numbers}: bins, keep, keep:N, both or both:N is needed"
         )
-    wishes = _wishes(column)
+    if genotypes is not None:
+        if row_id is None:
+            raise typer.BadParameter("--genotypes needs --id COLUMN, by which people are matched")
+        kept = "keep" if kept == "bins" else kept
+    wishes = _parse_columns(column)
     ignored = frozenset([*(leave_out or ()), *([row_id] if row_id is not None else ())])
     found_format: list[CsvFormat] = []
     with progress(f"reading {data}"):
@@ -194,6 +198,8 @@ def data_schema(
             id=row_id,
         )
         found = replace(found, csv=found_format[0] if found_format else None)
+        if genotypes is not None:
+            found = _with_genotypes(found, frame, genotypes)
     if out is not None:
         write_text(out, found.to_json() + "\n", force=force)
     if not as_json:
@@ -202,14 +208,20 @@ def data_schema(
     tell(_view(found, data, len(frame), out), json.loads(found.to_json()), as_json)
 
 
-def _wishes(given: Sequence[str] | None) -> dict[str, dict[str, str]]:
-    """What is said of each column: its name, then words."""
+def _with_genotypes(people: es.Schema, frame: Any, genotypes: Path) -> es.Schema:
+    read = es.read_genotypes(genotypes)
+    places, _ = read.match(frame, str(people.id))
+    return add_variants(people, read.codes[places], read.variants)
+
+
+def _parse_columns(texts: Sequence[str] | None) -> dict[str, dict[str, str]]:
+    """Return the settings of each column: ``'grade kind=ordinal'``."""
     found: dict[str, dict[str, str]] = {}
-    for text in given or ():
+    for text in texts or ():
         name, *words = shlex.split(text) or [""]
         if not words:
             raise typer.BadParameter(
-                f"--column {text}: a column and its words are needed, as in --column 'grade "
+                f"--column {text}: give a column and its settings, as in --column 'grade "
                 "kind=ordinal'"
             )
         said = parse_pairs([shlex.quote(word) for word in words], _OF_COLUMN, f"--column {name}")
@@ -217,10 +229,11 @@ def _wishes(given: Sequence[str] | None) -> dict[str, dict[str, str]]:
     for name, said in found.items():
         if {"digits", "range"} & set(said) and said.get("kind", "number") not in _NUMBERS:
             raise typer.BadParameter(
-                f"--column {name}: one with digits= or range= is a number, not {said['kind']}"
+                f"--column {name}: digits= and range= are for kind=number or both, not "
+                f"{said['kind']}"
             )
         if said.get("missing", "bin") != "bin":
-            raise typer.BadParameter(f"--column {name}: missing=bin is all that there is")
+            raise typer.BadParameter(f"--column {name}: only missing=bin is possible")
     return found
 
 
@@ -229,9 +242,9 @@ def _check_columns(data: Path, frame: Any, what: str, names: Any) -> None:
     absent = [name for name in names if name not in frame.columns]
     if absent:
         columns = list(frame.columns)
-        near = did_you_mean(absent[0], columns) or f"; it has {quoted(columns)}"
+        near = did_you_mean(absent[0], columns) or f"; it has {quote(columns)}"
         raise es.SchemaError(
-            f"{data} has no column {quoted(absent)} to {what}{near}", code="unknown-column"
+            f"{data} has no column {quote(absent)} to {what}{near}", code="unknown-column"
         )
 
 
@@ -259,7 +272,7 @@ def _infer(
             edges = [_cut_point(one, name) for one in _items(said["cut"], name)]
             found = found.with_bins(name, edges=edges)
         if "levels" in said:
-            levels = _typed(_items(said["levels"], name), frame[found[name].name])
+            levels = _convert(_items(said["levels"], name), frame[found[name].name])
             found = found.with_bins(name, levels=levels)
         if "missing" in said:
             found = found.with_missing_bin(name)
@@ -270,20 +283,20 @@ def _classes(text: str | None, target: str | None, frame: Any) -> list[Any] | No
     if text is None:
         return None
     if target is None:
-        raise typer.BadParameter("--classes are those of the target: give --target COLUMN")
-    return _typed(_items(text, "--classes"), frame[target]) if target in frame.columns else None
+        raise typer.BadParameter("--classes needs --target COLUMN, whose classes they are")
+    return _convert(_items(text, "--classes"), frame[target]) if target in frame.columns else None
 
 
 def _items(text: str, where: str) -> list[str]:
-    """What stands between commas; an item with a comma in quotes, as in CSV."""
+    """Split text at commas; quotes protect a comma, as in CSV."""
     items = next(csv_module.reader([text], skipinitialspace=True), [])
     if not items or not all(items):
-        raise typer.BadParameter(f"{where} {text}: values with a comma between them are needed")
+        raise typer.BadParameter(f"{where} {text}: give values separated by commas")
     return items
 
 
 def _cut_point(text: str, name: str) -> float:
-    """A number, or a date as days since 1970."""
+    """Return a number, or a date in days since 1970."""
     try:
         return float(text)
     except ValueError:
@@ -296,10 +309,8 @@ def _cut_point(text: str, name: str) -> float:
         ) from None
 
 
-def _typed(items: Sequence[str], column: Any) -> list[Any]:
-    """Words of the command line as values of a column: numbers and booleans are such where the
-    column has such.
-    """
+def _convert(items: Sequence[str], column: Any) -> list[Any]:
+    """Convert text to the type of a column: numbers, booleans or text."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     if is_bool_dtype(column.dtype):
@@ -310,7 +321,7 @@ def _typed(items: Sequence[str], column: Any) -> list[Any]:
         return [float(item) for item in items]
     except ValueError:
         raise typer.BadParameter(
-            f"column {column.name!r} has numbers, and {quoted(items)} are not all such"
+            f"column {column.name!r} has numbers, and {quote(items)} are not all numbers"
         ) from None
 
 
@@ -323,7 +334,7 @@ def _number_options(name: str, said: Mapping[str, str]) -> dict[str, Any]:
             options["low"], options["high"] = map(float, said["range"].split(":"))
     except ValueError:
         raise typer.BadParameter(
-            f"--column {name}: digits=N wants a whole number, range=LOW:HIGH two numbers"
+            f"--column {name}: digits=N takes a whole number, range=LOW:HIGH two numbers"
         ) from None
     return options
 
@@ -333,9 +344,7 @@ def _number_options(name: str, said: Mapping[str, str]) -> dict[str, Any]:
 
 
 def schema_table(found: es.Schema, rows: int | None = None) -> TableView:
-    """Return a schema as a table: a line for each variable, and one for the target; ``rows`` are
-    those it was made from.
-    """
+    """Return a schema of ``rows`` rows as a table with a line for each variable and the target."""
     import pandas as pd
 
     lines = {
@@ -401,7 +410,7 @@ def _view(found: es.Schema, data: Path, rows: int, out: Path | None) -> View:
     )
     notes: tuple[str, ...] = ("Nothing was written: give -o schema.json to keep it.",)
     if out is not None:
-        keep = f"keep  {out}  for you and whoever encrypts for you; a worker never gets it"
+        keep = f"keep  {out}  for you and your contributors; a worker must not get it"
         notes = (keep, f"next  {_next(found, rows, out)}")
     return View(title, tables=(schema_table(found, rows),), notes=notes)
 
@@ -410,4 +419,5 @@ def _next(found: es.Schema, rows: int, out: Path) -> str:
     binned = [f"v{j}" for j, variable in enumerate(found.variables) if variable.kind != "number"]
     by_class = ", class" if found.classes else ""
     question = f"counts({binned[0]}{by_class})" if binned else "moments(v0)"
+    question = question if found.genome is None else "GenomeScan"
     return command_line("plan", out, question, "--rows", rows, "-o", "plan.json")

@@ -1,6 +1,4 @@
-"""``worker``: computing for others. From a queue in a folder or bucket that all machines reach; and
-the service over HTTP, the tokens of those who may come in, and the audit log.
-"""
+"""``worker``: compute for others, from a queue or as a service over HTTP."""
 
 from __future__ import annotations
 
@@ -31,16 +29,18 @@ _GB: Final = 1 << 30
 _LIMITS: Final = {"quota": float, "largest": float, "rate": float}
 
 Queue = Annotated[
-    str, argument("QUEUE", "Folder or bucket of the work, as in ask --on queue://URL.")
+    str, argument("QUEUE", "Folder or bucket of the queue, as in ask --on queue://URL.")
 ]
-Storage = Annotated[str, argument("STORAGE", "Folder or bucket for all that owners send and get.")]
+Storage = Annotated[
+    str, argument("STORAGE", "Folder or bucket for everything that owners send and get.")
+]
 Device = Annotated[
     str,
     option(
         "--device",
         metavar="NAME",
-        help="What computes: cuda (a GPU), native (kernels in C), seal (SEAL alone), or auto, the "
-        "fastest. The result is the same.",
+        help="Device: cuda (a GPU), native (kernels in C), seal (SEAL only), or auto, the fastest. "
+        "The answers are the same.",
     ),
 ]
 
@@ -57,20 +57,20 @@ def worker_run(
             min=0.001,
             max=7 * 24 * 3600.0,
             metavar="SECONDS",
-            help="Others may take over what this worker has not finished after so long. Longer "
-            "than a shard takes.",
+            help="Other workers take over a shard that is not finished after this time. It has to "
+            "be longer than a shard takes.",
         ),
     ] = 300.0,
     wait: Annotated[
         float,
-        typer.Option(min=0, metavar="SECONDS", help="Look for new work so long before ending."),
+        typer.Option(min=0, metavar="SECONDS", help="How long to wait for new work before ending."),
     ] = 0.0,
     allow: Annotated[
         list[str],
         option(
             metavar="URL",
-            help="Jobs may read and write below this, too; by default only in the folder or bucket "
-            "that the queue lies in.",
+            help="Allow jobs to read and write below this, too; by default only in the folder or "
+            "bucket with the queue.",
         ),
     ] = [],  # noqa: B006  Typer copies it
     device: Device = "auto",
@@ -78,7 +78,7 @@ def worker_run(
 ) -> None:
     """Work through a queue until nothing is left.
 
-    Start as many as you have cores; stop any of them at any time.
+    Start one for each core; they may be stopped at any time.
 
     JSON: shards, sums, rows, seconds, failures
 
@@ -86,7 +86,7 @@ def worker_run(
       encryptedstats ask patients.enc forest -o forest.enc --on queue://work
       encryptedstats worker run work
 
-      # on machines that may be taken away: what they leave behind is another's after a minute
+      # on preemptible machines: others take over their shards after a minute
       encryptedstats worker run s3://bucket/work --keys public.keys --lease 60
 
       # a queue in one place, tables and models in another
@@ -94,21 +94,21 @@ def worker_run(
     """
     from encryptedstats import cluster
 
-    def told(done: Any) -> None:
+    def report_item(done: Any) -> None:
         what = "shard" if done.is_shard else "sum"
         text = f"{what} {done.name[-12:]}, {plural(done.rows, 'row')}, {time_text(done.seconds)}"
         typer.echo(text, err=True)
 
-    shown = None if as_json else told
+    on_done = None if as_json else report_item
     report = cluster.work(
-        queue, keys=keys, lease=lease, wait=wait, allow=allow, on_done=shown, device=device
+        queue, keys=keys, lease=lease, wait=wait, allow=allow, on_done=on_done, device=device
     )
     work = f"{plural(report.shards, 'shard')} of {plural(report.rows, 'row')}"
     tell(View(f"Done {work}, in {time_text(report.seconds)} of work"), asdict(report), as_json)
 
 
 def worker_queue(queue: Queue, as_json: AsJson = False) -> None:
-    """Show how far the work of a queue is, and who is at it.
+    """Show the progress of a queue and its workers.
 
     JSON: jobs
 
@@ -118,7 +118,7 @@ def worker_queue(queue: Queue, as_json: AsJson = False) -> None:
     from encryptedstats import cluster
 
     jobs = cluster.status(queue)
-    nothing = f"there is no work at {queue}: ask --on queue://... puts some there"
+    nothing = f"There is no job at {queue}: ask --on queue://... submits one"
     lines = [line for job in jobs for line in str(job).splitlines()]
     title, *notes = lines or [nothing]
     tell(View(title, notes=tuple(notes)), {"jobs": [asdict(job) for job in jobs]}, as_json)
@@ -128,28 +128,28 @@ def worker_serve(
     storage: Storage,
     listen: Annotated[
         str,
-        typer.Option(metavar="HOST:PORT", help="Where to listen; 0.0.0.0 is everywhere."),
+        typer.Option(metavar="HOST:PORT", help="Address to listen at; 0.0.0.0 is every network."),
     ] = "127.0.0.1:8443",
     certificate: Annotated[
         tuple[Path, Path] | None,
         option(
             metavar="CERTIFICATE KEY",
-            help="TLS: the certificate, with those that vouch for it, and its private key, as PEM.",
+            help="For TLS: the chain of certificates and the private key, as PEM files.",
         ),
     ] = None,
     behind_proxy: Annotated[
         str | None,
         option(
             metavar="ADDRESS",
-            help="The proxy that speaks TLS for this server: its headers about who asks are "
-            "believed.",
+            help="The proxy with TLS in front of this server, whose headers about clients are "
+            "trusted.",
         ),
     ] = None,
     queue: Annotated[
         str | None,
         option(
             metavar="URL",
-            help="Where jobs go; the folder queue of the storage by default.",
+            help="Queue of the jobs; by default the folder queue of the storage.",
         ),
     ] = None,
     workers: Annotated[
@@ -157,7 +157,7 @@ def worker_serve(
         typer.Option(
             min=0,
             metavar="N",
-            help="Workers of the queue to start beside the server, each a process.",
+            help="Workers to start with the server, each a process.",
         ),
     ] = 0,
     device: Device = "auto",
@@ -165,35 +165,35 @@ def worker_serve(
         Path | None,
         file_option(
             "--audit",
-            help="The audit log; audit.jsonl in the storage by default, where that is a folder.",
+            help="The audit log; by default audit.jsonl in the storage, if that is a folder.",
         ),
     ] = None,
     limits: Annotated[
         list[str] | None,
         option(
             metavar="NAME=N",
-            help="quota: GB that an owner may store, 256 by default. largest: GB of the largest "
-            "object that is taken, 8. rate: requests a second of one owner, in the long run, 100.",
+            help="quota: GB that an owner may store (256). largest: GB of the largest object (8). "
+            "rate: mean requests of an owner in a second (100).",
         ),
     ] = None,
 ) -> None:
-    """Let owners send encrypted tables and ask for answers, over HTTP.
+    """Serve owners over HTTP: they send encrypted tables and ask questions.
 
-    Whoever runs it has a page. The server computes nothing: worker run does, on this machine or
-    on others, from the queue. It may be stopped and started at any time, and several may serve
-    one storage. Nobody comes in without a token, which is printed once and kept as a hash. It
-    never asks for a secret key, and refuses one that is sent.
+    The server computes nothing: worker run does, from its queue, on this machine or others. It may
+    be stopped and started at any time, and several may serve one storage. Everybody needs a token,
+    which is printed once and stored as a hash; an operator's token opens the worker's page. The
+    server refuses secret keys.
 
     Examples:
       encryptedstats worker token /srv/encryptedstats add "Hospital North"
       encryptedstats worker token /srv/encryptedstats add me --operator
       encryptedstats worker serve /srv/encryptedstats --workers 2
 
-      # for the world: TLS by certificate files, or behind a proxy
+      # on a network: TLS by certificate files, or behind a proxy
       encryptedstats worker serve /srv/encryptedstats --listen 0.0.0.0:8443 --certificate cert.pem key.pem
       encryptedstats worker serve /srv/encryptedstats --behind-proxy 127.0.0.1
 
-      # who did what; the chain of hashes is checked first
+      # the audit log, whose chain of hashes is checked first
       encryptedstats worker audit /srv/encryptedstats > audit.jsonl
     """
     try:
@@ -213,18 +213,18 @@ def worker_serve(
     tls = certificate is not None
     if not tls and behind_proxy is None and host not in _LOOPBACK:
         raise typer.BadParameter(
-            f"--listen {listen} would send tokens in the clear: give --certificate, or "
+            f"--listen {listen} would send tokens unencrypted: give --certificate, or "
             "--behind-proxy ADDRESS"
         )
     place = absolute(storage)
     work = f"{place}/queue" if queue is None else absolute(queue)
-    given = {"largest": 8.0, "rate": 100.0, **parse_numbers(limits, _LIMITS, "--limits")}
-    quota = given.get("quota")
+    wanted = {"largest": 8.0, "rate": 100.0, **parse_numbers(limits, _LIMITS, "--limits")}
+    quota = wanted.get("quota")
     chosen = Limits(
-        object_bytes=int(given["largest"] * _GB),
+        object_bytes=int(wanted["largest"] * _GB),
         quota_bytes=Limits.quota_bytes if quota is None else int(quota * _GB),
-        requests_per_second=given["rate"],
-        burst=max(1, int(4 * given["rate"])),
+        requests_per_second=wanted["rate"],
+        burst=max(1, int(4 * wanted["rate"])),
     )
     secure = tls or behind_proxy is not None
     log = _log_path(storage, audit)
@@ -242,7 +242,7 @@ def worker_serve(
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdigit() or int(port) > 65535:
-        raise typer.BadParameter(f"--listen {text}: HOST:PORT is needed, such as 127.0.0.1:8443")
+        raise typer.BadParameter(f"--listen {text}: give HOST:PORT, such as 127.0.0.1:8443")
     return host.strip("[]"), int(port)
 
 
@@ -254,7 +254,7 @@ def _log_path(storage: str, audit: Path | None) -> Path:
         return audit.absolute()
     place = absolute(storage)
     if is_url(place):
-        raise typer.BadParameter(f"{storage} is no folder: say where the audit log lies, --audit")
+        raise typer.BadParameter(f"{storage} is no folder: give a file for the audit log, --audit")
     return Path(place) / "audit.jsonl"
 
 
@@ -265,19 +265,26 @@ def worker_token(
         argument("add NAME | revoke NAME | list", "What to do; NAME may be the id of a token."),
     ],
     operator: Annotated[
-        bool, typer.Option("--operator", help="Of add: for the worker's page, not for an owner.")
+        bool,
+        typer.Option(
+            "--operator", help="For add: a token for the worker's page, not for an owner."
+        ),
     ] = False,
     quota: Annotated[
-        float | None, option(min=0, metavar="GB", help="Of add: what that owner may store.")
+        float | None, option(min=0, metavar="GB", help="For add: storage of the owner.")
+    ] = None,
+    days: Annotated[
+        float | None,
+        option(metavar="N", help="For add: days until the token expires; never by default."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add, revoke or list the tokens of those who may use the service.
+    """Add, revoke or list the tokens of the service.
 
-    JSON: token?, id?, name?, role?, revoked?, tokens?
+    JSON: token?, id?, name?, role?, expires?, revoked?, tokens?
 
     Examples:
-      encryptedstats worker token /srv/encryptedstats add "Hospital North" --quota 100
+      encryptedstats worker token /srv/encryptedstats add "Hospital North" --quota 100 --days 365
       encryptedstats worker token /srv/encryptedstats revoke "Hospital North"
       encryptedstats worker token /srv/encryptedstats list
     """
@@ -289,12 +296,13 @@ def worker_token(
         case ["add", name]:
             role = tokens.OPERATOR if operator else tokens.OWNER
             quota_bytes = None if quota is None else int(quota * _GB)
-            token, holder = tokens.add(store, name, role=role, quota_bytes=quota_bytes)
+            token, holder = tokens.add(store, name, role=role, quota_bytes=quota_bytes, days=days)
             if as_json:
-                print_json({"token": token, "id": holder.id, "name": name, "role": role})
+                facts = {"id": holder.id, "name": name, "role": role, "expires": holder.expires}
+                print_json({"token": token, **facts})
                 return
             typer.echo(token)
-            text = f"shown once: it is kept as a hash only. Give it to {name} over a safe line"
+            text = f"shown only once. Give it to {name} by a private channel"
             typer.echo(printable(text), err=True)
         case ["revoke", name]:
             found = tokens.revoke(store, name)
@@ -303,15 +311,13 @@ def worker_token(
                     f"there is no token {name!r}: worker token list shows all", code="unknown-token"
                 )
             text = f"Revoked {plural(len(found), 'token')} of {found[0].name}"
-            notes = ("What was stored is still there.",)
+            notes = ("The objects of the owner are kept.",)
             ids = [holder.id for holder in found]
             tell(View(text, notes=notes), {"revoked": ids}, as_json)
         case ["list"]:
             _list_tokens(tokens.holders(store), as_json)
         case _:
-            raise typer.BadParameter(
-                f"{' '.join(action)!r}: add NAME, revoke NAME or list is needed"
-            )
+            raise typer.BadParameter(f"{' '.join(action)!r}: give add NAME, revoke NAME or list")
 
 
 def _list_tokens(found: Any, as_json: bool) -> None:
@@ -322,12 +328,13 @@ def _list_tokens(found: Any, as_json: bool) -> None:
             one.name,
             one.role,
             one.made,
+            one.expires or "never",
             "" if one.quota_bytes is None else size_text(one.quota_bytes),
         )
         for one in found
     ]
     index = pd.Index([one.id for one in found], name="id")
-    frame = pd.DataFrame(lines, index, columns=["name", "role", "made", "quota"])
+    frame = pd.DataFrame(lines, index, columns=["name", "role", "made", "expires", "quota"])
     document = {"tokens": [{"id": one.id, **asdict(one)} for one in found]}
     tell(View(plural(len(found), "token"), tables=(TableView("tokens", frame),)), document, as_json)
 
@@ -335,7 +342,7 @@ def _list_tokens(found: Any, as_json: bool) -> None:
 def worker_audit(
     storage: Storage,
     audit: Annotated[
-        Path | None, file_option("--audit", help="The audit log, where worker serve was told one.")
+        Path | None, file_option("--audit", help="The audit log, if worker serve was given one.")
     ] = None,
 ) -> None:
     """Check the audit log of a service, and print it.
@@ -350,4 +357,4 @@ def worker_audit(
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
             typer.echo(line, nl=False)
-    typer.echo(f"{plural(lines, 'line')}, each of which fits the one before", err=True)
+    typer.echo(f"{plural(lines, 'line')}, with an intact chain of hashes", err=True)
