@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 import encryptedstats as es
 from encryptedstats.app.desk import Desk
-from encryptedstats.app.server import guarded
+from encryptedstats.app.server import guard_app
 from encryptedstats.storage import container
 from encryptedstats.tables.questions.question import question_class
 
@@ -41,7 +41,7 @@ class Page:
 
     def __init__(self, home: Path, files: Path, connect: Any = None) -> None:
         self.desk = Desk(home, connect)
-        app, self.url = guarded(self.desk, PORT, files)
+        app, self.url = guard_app(self.desk, PORT, files)
         self.client = TestClient(
             app, base_url=BASE, headers={"Origin": BASE}, follow_redirects=True
         )
@@ -93,7 +93,7 @@ def answered(folder: Path, asked: dict[str, Any]) -> bytes:
     return container.to_bytes(answer.to_container())
 
 
-def waited(page: Page, name: str, seconds: float = 120.0) -> None:
+def waited(page: Page, name: str, seconds: float = 600.0) -> None:
     """Until something that is under way has ended, and well."""
     work = page.desk.work(page.desk.projects.get(page.project), name)
     assert work is not None

@@ -37,7 +37,7 @@ class FakeWorker:
                     refusal = {
                         "what": "the token",
                         "why": "it is not known here",
-                        "cure": "Ask whoever runs this",
+                        "cure": "Ask anybody who runs this",
                     }
                     self.say(refusal, 401)
                 elif self.path == "/v1/objects/missing":

@@ -14,11 +14,11 @@ from desk_helpers import Page, patients
 
 import encryptedstats as es
 from encryptedstats.app import asking, columns
-from encryptedstats.app.asking import Offer, form_of, given_in
+from encryptedstats.app.asking import Offer, form_of, parse_form
 from encryptedstats.app.projects import Choices, Data
 from encryptedstats.app.steps.questions import ask
 from encryptedstats.tables.questions.constraints import Choice, constraints_of
-from encryptedstats.tables.questions.question import known_questions
+from encryptedstats.tables.questions.question import load_all_questions
 from error_codes import error
 
 STATISTICS = {"counts", "crosstab", "moments", "folds"}
@@ -44,7 +44,7 @@ def fields(name: str, data: Data, given: dict[str, Any] | None = None) -> dict[s
 def test_every_question_has_the_name_that_people_use() -> None:
     own = {
         name: question
-        for name, question in known_questions().items()
+        for name, question in load_all_questions().items()
         if question.__module__.startswith("encryptedstats.") and name not in STATISTICS
     }
     titles = [question.title for question in own.values()]
@@ -58,9 +58,9 @@ def test_every_question_has_the_name_that_people_use() -> None:
 
 
 def test_all_choices_are_selects(data: Data) -> None:
-    for name in set(known_questions()) - STATISTICS:
+    for name in set(load_all_questions()) - STATISTICS:
         found = fields(name, data)
-        for parameter, constraint in constraints_of(known_questions()[name]).items():
+        for parameter, constraint in constraints_of(load_all_questions()[name]).items():
             if isinstance(constraint, Choice) and parameter in found:
                 assert found[parameter].kind == "choice", (name, parameter)
                 values = [one.value for one in found[parameter].options]
@@ -79,24 +79,24 @@ def test_columns_and_levels_are_offered(data: Data) -> None:
 
 def test_reference_levels_are_chosen_by_column(data: Data) -> None:
     form = {"target": ["ill"], "variables": ["smoker"], "reference-of-smoker": ['"yes"']}
-    given = given_in("GLM", form)
+    given = parse_form("GLM", form)
     assert given == {"target": "ill", "variables": ["smoker"], "reference": {"smoker": "yes"}}
     assert fields("GLM", data, given)["reference-of-smoker"].value == '"yes"'
     asking.needs_of("GLM", given, data, CHOICES)
-    assert "reference level: smoker yes" in asking.described("GLM", given)
+    assert "reference level: smoker yes" in asking.describe("GLM", given)
 
 
 def test_levels_keep_their_type() -> None:
-    given = given_in("OddsRatio", {"exposure": ["dose"], "target": ["ill"], "event": ["1"]})
+    given = parse_form("OddsRatio", {"exposure": ["dose"], "target": ["ill"], "event": ["1"]})
     assert given["event"] == 1
-    given = given_in("OddsRatio", {"exposure": ["dose"], "target": ["ill"], "event": ['"1"']})
+    given = parse_form("OddsRatio", {"exposure": ["dose"], "target": ["ill"], "event": ['"1"']})
     assert given["event"] == "1"
 
 
 @pytest.mark.parametrize("text", ["y ~ age +", "~ (a", "y ~ f(x)"])
 def test_a_formula_is_checked(text: str) -> None:
     with pytest.raises(es.ParameterError):
-        given_in("LinearRegression", {"formula": [text]})
+        parse_form("LinearRegression", {"formula": [text]})
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_formula_is_checked(text: str) -> None:
         (
             "KaplanMeier",
             {"time": "months", "event": "died", "by": "smoker"},
-            {"months": "bins", "died": "bins", "smoker": "bins"},
+            {"months": "times", "died": "bins", "smoker": "bins"},
         ),
         ("LinearDiscriminant", {"variables": ["bmi"]}, {"bmi": "number", "ill": "bins"}),
     ],

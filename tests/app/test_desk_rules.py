@@ -10,7 +10,7 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.app.desk import IDLE_SECONDS, Desk, Refused, Unlocked
-from encryptedstats.app.projects import Asked, Key, Project, Sent
+from encryptedstats.app.projects import Project, ProjectKey, ProjectQuestion, Sent
 from encryptedstats.app.steps import key, questions, send
 from encryptedstats.app.steps.send import UnfinishedError
 from encryptedstats.storage import container
@@ -32,8 +32,10 @@ def desk(tmp_path: Path) -> Desk:
 def project(desk: Desk) -> Project:
     made = desk.projects.new("Readmissions")
     with made.changing() as state:
-        state.asked.append(Asked(id="a1", name="Histogram", parameters={"variable": "v0"}))
-        state.key = Key(key_id="k", fingerprint="f", made="2026-01-01")
+        state.asked.append(
+            ProjectQuestion(id="a1", name="Histogram", parameters={"variable": "v0"})
+        )
+        state.key = ProjectKey(key_id="k", fingerprint="f", made="2026-01-01")
     return made
 
 

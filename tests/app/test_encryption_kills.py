@@ -14,12 +14,14 @@ import pytest
 from desk_helpers import PASSPHRASE, Page, answered, waited
 
 import encryptedstats as es
+from encryptedstats.app import sending
 from encryptedstats.app.steps.send import UnfinishedError, take_result
 from encryptedstats.tables.encryption import DRAFT
 from encryptedstats.tables.manifest import MANIFEST
 
-SECONDS = 60.0
-#: Runs a task as the page does, in a child that never ends by itself, and prints its process number.
+SECONDS = 600.0
+#: Runs a task as the page does, in a child that never ends by itself, and prints its process
+#: number.
 PARENT = """
 import subprocess, sys
 from pathlib import Path
@@ -143,15 +145,16 @@ def answer_of(page: Page, drive: Path) -> bytes:
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
 def test_half_a_result_waits_in_the_folder_until_it_is_whole(
-    sealed: Page, tmp_path: Path, share: float
+    sealed: Page, tmp_path: Path, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sending, "_BETWEEN", 0.05)
     content = answer_of(sealed, tmp_path / "drive")
     asked = sealed.state.asked[0]
     file = tmp_path / "drive" / f"{asked.id}.enc"
     file.write_bytes(content[: int(share * len(content))])
     work = sealed.desk.work(sealed.desk.projects.get(sealed.project), "send")
     assert work is not None
-    assert not work.finished.wait(2.5)
+    assert not work.finished.wait(0.5)
     assert asked.state != "here"
     file.write_bytes(content)
     waited(sealed, "send")

@@ -11,12 +11,12 @@ from desk_helpers import BASE, PORT, Page
 from fastapi.testclient import TestClient
 
 from encryptedstats.app.desk import Desk
-from encryptedstats.app.server import guarded, listening
+from encryptedstats.app.server import guard_app, listening
 
 
 @pytest.fixture
 def door(tmp_path: Path) -> tuple[TestClient, str]:
-    app, url = guarded(Desk(tmp_path / "home", None), PORT, tmp_path)
+    app, url = guard_app(Desk(tmp_path / "home", None), PORT, tmp_path)
     return TestClient(app, base_url=BASE), url
 
 

@@ -18,7 +18,8 @@ from encryptedstats.app.projects import Projects
 from encryptedstats.app.steps.plan import plan
 from encryptedstats.app.words import WORDS
 from encryptedstats.cli import _errors
-from encryptedstats.tables.questions.question import known_questions
+from encryptedstats.tables.questions.question import load_all_questions
+from encryptedstats.tables.questions.words import words_of
 from error_codes import error
 
 
@@ -52,7 +53,7 @@ def test_a_dropped_file_is_copied_for_its_user_only(page: Page, rows: Path) -> N
     [
         (None, "is not there any more"),
         (b"", "empty: there is not even a line of column names"),
-        (b"\x00\x01\x02", "bytes that are no text"),
+        (b"\x00\x01\x02", "no CSV file that can be read"),
     ],
 )
 def test_what_is_no_table_is_said_to_be_none(
@@ -150,14 +151,14 @@ def test_every_known_question_has_a_form_but_those_of_positions(page: Page) -> N
     # Pages of the documents, run by the same process, define questions of their own.
     own = {
         name
-        for name, question in known_questions().items()
-        if question.__module__.startswith("encryptedstats.")
+        for name, question in load_all_questions().items()
+        if question.__module__.startswith("encryptedstats.") and question.is_listed
     }
     assert own - offered == {"counts", "crosstab", "moments", "folds"}
 
 
 def test_every_form_can_be_shown(planned: Page) -> None:
-    for name in set(known_questions()) - {"counts", "crosstab", "moments", "folds"}:
+    for name in set(load_all_questions()) - {"counts", "crosstab", "moments", "folds"}:
         assert "Ask this" in planned.get(f"questions?ask={name}")
 
 
@@ -181,10 +182,10 @@ def test_what_a_form_says_is_the_question(planned: Page) -> None:
         "less",
     )
     assert (
-        asking.described(asked.name, asked.parameters)
+        asking.describe(asked.name, asked.parameters)
         == "measurement: bmi; groups: smoker; alternative: less; confidence level: 0.9"
     )
-    assert asking.asking_words(found) == [
+    assert words_of(found) == [
         "TTest",
         "variable=v2",
         "by=v1",
@@ -360,8 +361,8 @@ def test_a_key_that_was_made_for_less_is_refused(keyed: Page) -> None:
     keyed.get("plan")
     plan = keyed.state.plan
     said = keyed.post("key/use", 422, project=before, passphrase=PASSPHRASE)
-    assert "These keys were made for something else" in said
-    assert "Make new ones" in said
+    assert "This key was made for something else" in said
+    assert "ake a new one" in said
     assert keyed.state.key is None
     assert keyed.state.plan == plan
     assert not (keyed.folder / "secret.key").exists()

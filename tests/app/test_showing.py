@@ -13,7 +13,7 @@ import pytest
 from desk_helpers import patients
 
 import encryptedstats as es
-from encryptedstats.app.showing import scores_of, shown_result, table_of
+from encryptedstats.app.showing import scores_of, show_result, table_of
 
 
 @cache
@@ -49,7 +49,7 @@ def test_every_kind_of_result_has_a_table_a_text_and_a_csv(
 ) -> None:
     rows = table(keep=keep)
     value = question.fit(rows) if hasattr(question, "fit") else rows.ask(question)
-    shown = shown_result(value)
+    shown = show_result(value)
     said = str([(one.rows, one.head) for one in shown.tables]) + str(shown.facts)
     assert wanted in said.lower()
     assert shown.text

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from programs import PICTURES, Owner, Service, patients
+from tabs import HIDE_UNTIL_READY, WIDE, Tab
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -65,5 +66,33 @@ def chromium() -> Iterator[Any]:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        new_context = browser.new_context
+
+        def new_patient_context(**options: Any) -> Any:
+            context = new_context(**options)
+            context.add_init_script(HIDE_UNTIL_READY)
+            return context
+
+        browser.new_context = new_patient_context
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def context(program: Owner, chromium: Any) -> Any:
+    """A browser that has entered the program of a module by its address."""
+    made = chromium.new_context(viewport=WIDE)
+    page = made.new_page()
+    page.goto(program.start())
+    page.wait_for_url("**/")
+    made.home = page.url
+    page.close()
+    return made
+
+
+@pytest.fixture
+def tab(context: Any) -> Iterator[Tab]:
+    made = Tab(context)
+    made.page.goto(context.home)
+    yield made
+    made.page.close()

@@ -8,7 +8,6 @@ import json
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,9 +19,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ports import free_port
+
 #: Where pictures for the documents go; nowhere, unless somebody asks for them.
 PICTURES = os.environ.get("ENCRYPTEDSTATS_SCREENSHOTS", "")
-START_SECONDS = 60.0
+START_SECONDS = 300.0
 
 
 class Program:
@@ -81,9 +82,7 @@ class Service:
     """The worker's server; ``workers=0`` takes jobs, and computes none of them."""
 
     def __init__(self, storage: Path, environment: dict[str, str]) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.storage, self.environment = storage, environment
         self.url = f"http://127.0.0.1:{self.port}"
         self.program: Program | None = None

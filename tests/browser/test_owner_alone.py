@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from owner_steps import PASSPHRASE, ask_histogram, begin
 from programs import Owner, patients
-from tabs import WIDE, Tab
+from tabs import Tab
 
-PASSPHRASE = "seven quiet otters"
 OFFERED = "select => [...select.querySelectorAll('optgroup:not([hidden])')].map(one => one.label)"
 
 
@@ -34,41 +34,6 @@ def program(
     made = Owner(folder / "projects", files, environment)
     yield made
     made.program.kill()
-
-
-@pytest.fixture(scope="module")
-def context(program: Owner, chromium: Any) -> Any:
-    """A browser that has come in."""
-    made = chromium.new_context(viewport=WIDE)
-    page = made.new_page()
-    page.goto(program.start())
-    page.wait_for_url("**/")
-    made.home = page.url
-    return made
-
-
-@pytest.fixture
-def tab(context: Any) -> Iterator[Tab]:
-    made = Tab(context)
-    made.page.goto(context.home)
-    yield made
-    made.page.close()
-
-
-def begin(tab: Tab, title: str, file: str) -> None:
-    tab.page.get_by_label("What is it called?").fill(title)
-    tab.page.get_by_role("button", name="Begin", exact=True).click()
-    tab.page.wait_for_url("**/data")
-    tab.click(file)
-
-
-def ask_histogram(tab: Tab) -> None:
-    tab.page.wait_for_url("**/questions*")
-    tab.page.locator("a[href='?ask=Histogram']").click()
-    tab.page.get_by_label("Measurement", exact=True).select_option("age")
-    tab.page.get_by_label("Groups", exact=True).select_option("sex")
-    tab.click("Ask this")
-    tab.is_told("The question was added")
 
 
 def test_a_sample_leads_to_opened_results(tab: Tab, program: Owner) -> None:

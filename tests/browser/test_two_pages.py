@@ -150,7 +150,7 @@ def test_an_owner_and_a_worker(owner: Owner, service: Service, chromium: Any) ->
     # for.
     send(tab, service.url, "est_nobody_knows_this_one")
     tab.sees("It did not come to an end")
-    tab.sees("refuses")
+    tab.sees("does not take this access token")
     tab.look()
     block = next((folder / "table.enc" / "blocks").iterdir())
     content = block.read_bytes()

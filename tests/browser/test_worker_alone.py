@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from programs import Service, patients
+from tabs import WIDE, Tab
 
 import encryptedstats as es
 
-LONG = 90_000  # milliseconds, on a machine that has other things to do
+LONG = 300_000  # milliseconds, on a machine that has other things to do
 
 
 @pytest.fixture
@@ -52,10 +53,11 @@ def test_an_operator_by_keyboard(
     page.on("request", lambda request: asked.append(request.url))
 
     page.goto(service.url)
-    page.keyboard.type("est_nobody")  # the field has the focus
+    page.wait_for_function("() => document.activeElement.id === 'token'")
+    page.keyboard.type("est_nobody")
     page.keyboard.press("Enter")
     page.get_by_role("alert").get_by_text("missing, mistyped, expired or revoked").wait_for()
-    page.wait_for_function("document.activeElement.id === 'token'")  # once more, soon
+    page.wait_for_function("() => document.activeElement.id === 'token'")  # once more, soon
     page.keyboard.type(operator)
     page.keyboard.press("Enter")
     page.get_by_text("No job yet").wait_for()
@@ -107,3 +109,58 @@ def test_an_operator_by_keyboard(
         service.url.split("/")[2],
         other.split("/")[2],
     }  # nothing from a network
+
+
+def test_every_state_of_the_workers_page(service: Service, chromium: Any, place: Path) -> None:
+    """Log in badly, with nothing there, with a job that nobody begins, and with one that failed."""
+    operator, token = service.token("me", "--operator"), service.token("Hospital North")
+    service.token("Short", "--days", "2")
+    service.start(workers=0)
+    tab = Tab(chromium.new_context(viewport=WIDE))
+    page = tab.page
+    page.goto(service.url)
+    tab.look()
+    for wrong, said in (
+        ("est_nobody", "missing, mistyped, expired or revoked"),
+        (token, "one of an operator is needed"),
+    ):
+        page.get_by_label("Operator's token").fill(wrong)
+        page.get_by_role("button", name="Log in").click()
+        page.get_by_role("alert").get_by_text(said).wait_for()
+        tab.look()
+    page.goto(f"{service.url}/docs")
+    tab.look()
+    page.goto(service.url)
+    page.get_by_label("Operator's token").fill(operator)
+    page.get_by_role("button", name="Log in").click()
+    tab.sees("No job yet")
+    tab.look()
+    page.goto(f"{service.url}/storage")
+    tab.sees("Good until")
+    tab.look()
+    page.goto(f"{service.url}/audit")
+    tab.sees("token refused")  # failed logins are written down
+    tab.look()
+
+    frame = patients(60)[["age", "sex", "readmitted"]]
+    schema = es.Schema.infer(frame, target="readmitted", bins=2)
+    keys = es.Owner(es.plan(es.MultinomialNB(), schema, n_rows=60, workers=1))
+    with es.connect(service.url, token, patience=60) as worker:
+        job = worker.fit(
+            es.MultinomialNB(), worker.upload(keys.encrypt(schema.table(frame))), wait=False
+        )
+        page.goto(service.url)
+        tab.sees("No worker is at this queue")
+        tab.look()
+        page.get_by_label("State").select_option("failed")
+        page.get_by_role("button", name="Show").click()
+        tab.sees("No job is like that")
+        tab.look()
+        worker.cancel(job)
+        page.goto(service.url)
+        page.locator("tr", has_text=job.id[:10]).get_by_text("cancelled").wait_for()
+        tab.look()
+    page.goto(f"{service.url}/storage")
+    page.get_by_role("link", name="What this machine can see").click()
+    tab.sees("Its blocks")
+    tab.look()

@@ -15,10 +15,21 @@ from itertools import product
 from typing import Any, Final
 
 import encryptedstats as es
-from encryptedstats.app.columns import BINS, NUMBER, draft, levels_by_column
+from encryptedstats.app.columns import (
+    BINS,
+    NUMBER,
+    TIMES,
+    draft,
+    levels_by_column,
+    with_times,
+)
 from encryptedstats.app.projects import Choices, Data
+from encryptedstats.app.words import help_in_page_words, label_of
 from encryptedstats.circuits.expressions import COLUMN, Expression, fold
+from encryptedstats.procedures.procedure import Course, Procedure, procedure_class
+from encryptedstats.procedures.words import ALIASES
 from encryptedstats.statistics.formulas import parse
+from encryptedstats.tables.columns import encoding_choices
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions.constraints import (
     AnyOf,
@@ -40,9 +51,9 @@ from encryptedstats.tables.questions.parameters import (
     values_of,
 )
 from encryptedstats.tables.questions.question import (
-    asked_of,
-    known_questions,
+    load_all_questions,
     plain,
+    prepare_question,
     question_class,
 )
 from encryptedstats.tables.questions.summaries import Statistic
@@ -53,57 +64,38 @@ _HEADINGS: Final = {
     "descriptive": "Describe",
     "comparisons": "Compare means",
     "pairwise": "Compare means",
+    "manova": "Compare means",
+    "pairwise_tests": "Compare every two groups",
     "ranks": "Compare ranks",
     "contingency": "Counts and tables",
     "pairs": "Counts and tables",
     "linear": "Regression",
     "generalized": "Regression",
+    "multinomial": "Regression",
     "elastic_net": "Regression",
     "survival": "Survival",
     "hazards": "Survival",
     "cox": "Survival",
     "competing": "Survival",
+    "rates": "Survival",
+    "scores": "Survival",
     "": _MODELS,
     "multivariate": "Many variables at once",
+    "components": "Many variables at once",
     "genome": "Genomes",
 }
 _OTHERS: Final = "Others"
-#: What only Python can say.
+#: Questions in rounds, and their heading.
+IN_ROUNDS: Final = tuple(sorted(set(ALIASES.values())))
+_ROUNDS: Final = "Trees that learn their splits, in rounds"
+#: What only Python can say; a seed that is drawn in secret; folds, which tables here have none of.
 _NOT_ASKED: Final = frozenset({"bins"})
+_NOT_ASKED_IN_ROUNDS: Final = frozenset({"decoy_seed", "folds"})
+#: Questions that count the classes of the target and are no models.
+_OF_THE_OUTCOME: Final = frozenset({"Pairs"})
 #: Fields that are no parameters: the target of the table, and reference levels by variable.
 TARGET: Final = "outcome-column"
 _REFERENCE: Final = "reference-of-"
-_LABELS: Final = {
-    "variable": "Measurement",
-    "variables": "Variables",
-    "other": "Second variable",
-    "score": "Score",
-    "by": "Groups",
-    "groups": "Two of the groups, if there are more",
-    "target": "Outcome",
-    "first": "First variable",
-    "second": "Second variable",
-    "n_trees": "Number of trees",
-    "n_components": "Number of components",
-    "equal_var": "Assume equal variances",
-    "mu": "Compare the mean with",
-    "typ": "Type of the sums of squares",
-    "p": "Expected shares",
-    "per": "Rates per",
-    "event_level": "Value that means an event",
-    "event": "Event",
-    "paired": "Second measurement, for pairs",
-    "correction": "Continuity correction",
-    "random_state": "Seed",
-    "fit_intercept": "With an intercept",
-    "reference": "Reference level",
-    "alpha": "Alpha",
-    "confidence": "Confidence level",
-    "alternative": "Alternative",
-    "family": "Model",
-    "missing": "Rows in the bin of missing values",
-    "averaged": "Trees averaged together",
-}
 _IN_REGRESSIONS: Final = {
     "target": "Outcome",
     "variables": "Explained by",
@@ -200,12 +192,28 @@ class Offer:
 def catalogue() -> dict[str, list[Form]]:
     """Return all questions under their headings, without fields."""
     found: dict[str, list[Form]] = {heading: [] for heading in dict.fromkeys(_HEADINGS.values())}
-    for name, question in sorted(known_questions().items(), key=lambda one: one[1].title.lower()):
-        if question is not Folds and not issubclass(question, Statistic):
-            heading = _heading_of(question)
-            about = question.about().replace("``", "")
-            found.setdefault(heading, []).append(Form(name, question.title, about))
+    for _name, question in sorted(
+        load_all_questions().items(), key=lambda one: one[1].title.lower()
+    ):
+        if question.is_listed and question is not Folds and not issubclass(question, Statistic):
+            found.setdefault(_heading_of(question), []).append(_heading_form(question))
+    found[_ROUNDS] = [_heading_form(procedure_class(name)) for name in IN_ROUNDS]
     return {heading: forms for heading, forms in found.items() if forms}
+
+
+def _heading_form(question: type[Any]) -> Form:
+    return Form(question.name, question.title, question.about().replace("``", ""))
+
+
+def find_type(name: str) -> type[es.Question] | type[Procedure]:
+    """Return the question of a name, or what is asked in rounds."""
+    return procedure_class(name) if name in IN_ROUNDS else question_class(name)
+
+
+def make_rounds(name: str, parameters: Mapping[str, Any]) -> Procedure | None:
+    """Return what is asked in rounds; None of a question."""
+    found = procedure_class(name) if name in IN_ROUNDS else None
+    return None if found is None else found(**parameters)
 
 
 def _heading_of(question: type[es.Question]) -> str:
@@ -218,38 +226,45 @@ def _heading_of(question: type[es.Question]) -> str:
 # ------------------------------------------------------------------------------------------------
 
 
-def form_of(name: str, offer: Offer, given: Mapping[str, Any] | None = None) -> Form:
-    """Return the form of a question, filled with what was given, else with its defaults."""
-    question = question_class(name)
+def form_of(name: str, offer: Offer, values: Mapping[str, Any] | None = None) -> Form:
+    """Return the form of a question, filled with some values, else with its defaults."""
+    question = find_type(name)
     said, known = described_parameters(question), constraints_of(question)
     fields: list[Field] = []
-    is_model = predicts_classes(question)
-    if is_model:
+    is_model, hidden = predicts_classes(question), _NOT_ASKED
+    if name in IN_ROUNDS:
+        said = described_parameters(es.DecisionTree) | said
+        is_model, hidden = True, hidden | _NOT_ASKED_IN_ROUNDS
+    if needs_outcome(question):
         help = "What the model is to predict. A project has one."
+        help = help if is_model else "Its levels are counted too. A project has one."
         fields.append(Field(TARGET, "Outcome", help, "choice", offer.target, True, offer.options()))
     for one in inspect.signature(question).parameters.values():
-        if one.name in _NOT_ASKED:
+        if one.name in hidden:
             continue
         needed = one.default is one.empty
         value = None if needed else one.default
-        value = value if given is None else given.get(one.name, value)
+        value = value if values is None else values.get(one.name, value)
         label = "Predictors" if one.name == "variables" and is_model else label_of(one.name)
         if "formula" in known:
             label = _IN_REGRESSIONS.get(one.name, label)
-        help = said.get(one.name, "").replace("``", "")
+        help = help_in_page_words(said.get(one.name, ""))
         field = Field(one.name, label, help, "text", value, needed)
         if isinstance(known[one.name], ReferenceLevels):
             fields += _reference_fields(value or {}, offer)
         else:
-            fields.append(_filled(field, known[one.name], question, offer))
+            fields.append(_fill_field(field, known[one.name], question, offer))
     if "formula" in known:  # what is chosen stands before how
         fields.sort(key=lambda one: one.name not in _IN_REGRESSIONS)
         fields.sort(key=lambda one: one.name == "formula")
     return Form(name, question.title, question.about().replace("``", ""), tuple(fields))
 
 
-def _filled(
-    field: Field, constraint: Constraint, question: type[es.Question], offer: Offer
+def _fill_field(
+    field: Field,
+    constraint: Constraint,
+    question: type[es.Question] | type[Procedure],
+    offer: Offer,
 ) -> Field:
     """Give a field its kind, its options and its value as text, by what the parameter may be."""
     value = field.value
@@ -263,6 +278,9 @@ def _filled(
         value = "" if value in (None, "class") else value
         needed = field.needed or field.value == "class"
         return replace(field, kind="choice", value=value, needed=needed, options=offer.options())
+    if of == "time" and is_list:  # times are numbers, too many to choose from
+        shown = ", ".join(map(str, value or ()))
+        return replace(field, kind="text", value=shown, is_more=not field.needed)
     if of or isinstance(kind, LevelName):
         texts = [json.dumps(plain(one)) for one in (value or [])] if is_list else _json(value)
         shape = "choices" if is_list else "choice"
@@ -312,34 +330,31 @@ def _reference_fields(value: Mapping[str, Any], offer: Offer) -> Iterator[Field]
         )  # fmt: skip
 
 
-def predicts_classes(question: type[es.Question]) -> bool:
+def predicts_classes(question: type[Any]) -> bool:
     """Return whether a question is a model of the classes of the target."""
     return hasattr(question, "predict") and "formula" not in inspect.signature(question).parameters
 
 
-def label_of(parameter: str) -> str:
-    """Return what people call a parameter.
-
-    >>> label_of("n_trees"), label_of("max_features")
-    ('Number of trees', 'Max features')
-    """
-    return _LABELS.get(parameter, parameter.removeprefix("n_").replace("_", " ").capitalize())
+def needs_outcome(question: type[Any]) -> bool:
+    """Return whether a question is about the target of the table, which no parameter names."""
+    is_named = question.name in _OF_THE_OUTCOME or question.name in IN_ROUNDS
+    return is_named or predicts_classes(question)
 
 
 def title_of(name: str) -> str:
     """Return what people call a question."""
-    return question_class(name).title
+    return find_type(name).title
 
 
 # -- back to the question
 # ------------------------------------------------------------------------------------------------
 
 
-def given_in(name: str, form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def parse_form(name: str, form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Return what a form that was sent says of each parameter; what was left empty is left to the
     question.
     """
-    question = question_class(name)
+    question = find_type(name)
     found: dict[str, Any] = {}
     for parameter, constraint in constraints_of(question).items():
         texts = [text.strip() for text in form.get(parameter, ()) if text.strip()]
@@ -363,16 +378,14 @@ def given_in(name: str, form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return found
 
 
-def _value_in(
-    texts: list[str], parameter: str, constraint: Constraint, question: type[es.Question]
-) -> Any:
+def _value_in(texts: list[str], parameter: str, constraint: Constraint, question: type[Any]) -> Any:
     if parameter == "variables":
         return texts
     if isinstance(constraint, ListOf):
         if parameter in question.of_variables:
             return texts
         if isinstance(constraint.item, LevelName):
-            return [value_of(one) for one in texts]
+            return [level for one in texts for level in _levels_in(one)]
         return values_of(texts[0])
     if parameter in question.of_variables:
         return texts[0]
@@ -382,14 +395,27 @@ def _value_in(
     return texts[0] if is_text else value_of(texts[0])
 
 
+def _levels_in(text: str) -> list[Any]:
+    """Return the level that an option stands for, or several that were typed with
+    commas between.
+    """
+    level = value_of(text)
+    return [level] if level != text or "," not in text else list(values_of(text))
+
+
 def question_of(name: str, parameters: Mapping[str, Any], schema: es.Schema) -> es.Question:
     """Return the question in the ids that a worker knows, with nothing left to chance; refused
     where these columns cannot be asked it.
     """
-    return asked_of(_made(name, parameters), schema)._settled()
+    return prepare_question(_make_question(name, parameters), schema)._fix_seed()
 
 
-def _made(name: str, parameters: Mapping[str, Any]) -> es.Question:
+def check_rounds(procedure: Procedure, schema: es.Schema) -> None:
+    """Refuse columns that the questions of a procedure cannot be asked of."""
+    Course(procedure, schema)
+
+
+def _make_question(name: str, parameters: Mapping[str, Any]) -> es.Question:
     found = question_class(name)
     signature = inspect.signature(found).parameters.values()
     missing = [
@@ -419,48 +445,84 @@ def needs_of(
     """Return which columns a question needs, and whether as numbers or in bins.
 
     It is tried on drafts of the schema: variables that one parameter names are numbers or bins
-    together, and numbers come first, because they keep what bins lose. Raise the error of the first
-    try where none works.
+    together, and numbers come first, because they keep what bins lose; but not for times, whose
+    points are levels. Raise the error of the first try where none works.
     """
-    question = _made(name, parameters)
     drafts = {need: draft(data, choices, need) for need in (NUMBER, BINS)}
-    if predicts_classes(type(question)) and not choices.target:
+    if (procedure := make_rounds(name, parameters)) is not None:
+        return _needs_of_rounds(procedure, drafts, choices.target)
+    question = _make_question(name, parameters)
+    time = str(parameters.get("time", ""))
+    if time in drafts[BINS].names and time != choices.target:
+        drafts[BINS] = with_times(drafts[BINS], data, time)
+    if needs_outcome(type(question)) and not choices.target:
         raise es.ArgumentError("choose the outcome first", code="missing-variable")
     roles = [role for role in _roles(question, drafts[NUMBER]) if role]
     failed: Exception | None = None
-    for chosen in product((NUMBER, BINS), repeat=len(roles) + 1):
+    orders = [(BINS, NUMBER) if role == [time] else (NUMBER, BINS) for role in roles]
+    for chosen in product((NUMBER, BINS), *orders):
         needs = {one: need for role, need in zip(roles, chosen[1:], strict=True) for one in role}
         try:
-            schema = _mixed(drafts, chosen[0], needs)
-            asked = asked_of(question, schema)._settled()
+            schema = _mix_drafts(drafts, chosen[0], needs)
+            asked = prepare_question(question, schema)._fix_seed()
             if NUMBER in needs.values():
                 _check_reads_all(asked, schema, needs)
         except (es.EncryptedStatsError, ValueError) as error:
             failed = failed or error
             continue
-        if predicts_classes(type(question)) or choices.target in needs:
+        if needs_outcome(type(question)) or choices.target in needs:
             needs[choices.target] = BINS if schema.target_number is None else NUMBER
-        return {one: need if _can_be_number(drafts, one) else BINS for one, need in needs.items()}
+        found = {one: need if _can_be_number(drafts, one) else BINS for one, need in needs.items()}
+        return found | ({time: TIMES} if found.get(time) == BINS else {})
     assert failed is not None
     raise failed
+
+
+def _needs_of_rounds(
+    procedure: Procedure, drafts: Mapping[str, es.Schema], target: str
+) -> dict[str, str]:
+    """Return the predictors in bins, and the outcome as a number if it is one."""
+    if not target:
+        raise es.ArgumentError("choose the outcome first", code="missing-variable")
+    is_number = drafts[NUMBER].target_number is not None
+    names = procedure.parameters().get("variables") or drafts[BINS].names
+    needs = {str(one): BINS for one in names if one != target}
+    if not needs:
+        raise es.ArgumentError("choose predictors first", code="missing-variable")
+    check_rounds(procedure, _mix_drafts(drafts, NUMBER if is_number else BINS, needs))
+    return {**needs, target: NUMBER if is_number else BINS}
 
 
 def _check_reads_all(question: es.Question, schema: es.Schema, names: Iterable[str]) -> None:
     """Refuse a schema under which a question leaves out variables that it names, as forests do with
     numbers.
     """
-    read: set[int] = set()
-
-    def rule(node: Expression, _: list[None]) -> None:
-        if node.op == COLUMN:
-            read.add(Column.parse(node.data).variable)
-
-    fold(question.circuit(schema.public()), rule)
+    read = {one.variable for one in read_columns(question, schema)}
     unread = [name for name in names if name in schema.names and schema.index(name) not in read]
     if unread:
         raise es.ArgumentError(
             f"{question.title} cannot use {unread[0]} as a number", code="unread-variable"
         )
+
+
+def read_columns(question: es.Question, schema: es.Schema) -> set[Column]:
+    """Return the columns that a question reads."""
+    read: set[Column] = set()
+
+    def rule(node: Expression, _: list[None]) -> None:
+        if node.op == COLUMN:
+            read.add(Column.parse(node.data))
+
+    fold(question.circuit(schema.public()), rule)
+    return read
+
+
+def encodings_of(questions: Iterable[es.Question], schema: es.Schema) -> list[str]:
+    """Return how the table has to be stored for some questions: ranks need a grid of
+    each number.
+    """
+    read = [column for one in questions for column in read_columns(one, schema)]
+    return sorted({"onehot", *encoding_choices(read)})
 
 
 def _can_be_number(drafts: Mapping[str, es.Schema], name: str) -> bool:
@@ -492,7 +554,9 @@ def _roles(question: es.Question, schema: es.Schema) -> Iterator[list[str]]:
             yield [one for one in names if one != parameters.get("target")]
 
 
-def _mixed(drafts: Mapping[str, es.Schema], target: str, needs: Mapping[str, str]) -> es.Schema:
+def _mix_drafts(
+    drafts: Mapping[str, es.Schema], target: str, needs: Mapping[str, str]
+) -> es.Schema:
     """Return the draft with its target as a number or in classes, and each variable as needed."""
     base = drafts[target]
     variables = tuple(drafts[needs.get(one.name, target)][one.name] for one in base.variables)
@@ -503,10 +567,10 @@ def _mixed(drafts: Mapping[str, es.Schema], target: str, needs: Mapping[str, str
 # ------------------------------------------------------------------------------------------------
 
 
-def described(name: str, parameters: Mapping[str, Any]) -> str:
+def describe(name: str, parameters: Mapping[str, Any]) -> str:
     """Return a question in a line, as the owner asked it; what is as usual goes without saying."""
     usual = {
-        one.name: one.default for one in inspect.signature(question_class(name)).parameters.values()
+        one.name: one.default for one in inspect.signature(find_type(name)).parameters.values()
     }
     said = [
         f"{label_of(one).lower()}: {_text(value)}"
@@ -522,17 +586,3 @@ def _text(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {one}" for key, one in value.items())
     return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-
-
-def asking_words(question: es.Question) -> list[str]:
-    """Return the question as the command ``ask`` takes it."""
-    usual = {
-        one.name: plain(one.default)
-        for one in inspect.signature(type(question)).parameters.values()
-    }
-    said = [
-        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-        for name, value in question.parameters().items()
-        if value is not None and value != usual[name]
-    ]
-    return [question.name, *said]

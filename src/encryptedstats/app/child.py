@@ -40,7 +40,7 @@ def _wait_and_end(descriptor: int) -> None:
     os._exit(INTERRUPTED)
 
 
-class Output:
+class OutputLines:
     """The lines that the parent reads. What else is printed goes to the error output."""
 
     def __init__(self) -> None:
@@ -54,20 +54,20 @@ class Output:
             print(json.dumps(document), file=self._file, flush=True)
 
 
-def run(line: bytes, output: Output) -> int:
+def run(line: bytes, output: OutputLines) -> int:
     """Run a task and return the exit code."""
     from encryptedstats.app.tasks import TASKS
-    from encryptedstats.app.words import MENDABLE, in_page_words
+    from encryptedstats.app.words import CORRECTABLE, in_page_words, is_ours
 
     def show_warning(message: Warning | str, *_: object, **__: object) -> None:
-        if isinstance(message, UserWarning):
+        if isinstance(message, UserWarning) and is_ours(message):
             output.write(warning=in_page_words(message))
 
     with warnings.catch_warnings():
         warnings.showwarning = show_warning
         try:
             result = TASKS.validate_json(line).run(lambda done: output.write(done=done))
-        except MENDABLE as error:
+        except CORRECTABLE as error:
             output.write(error=in_page_words(error), code=getattr(error, "code", ""))
             return FAILED
     output.write(result=result)
@@ -78,7 +78,7 @@ def main() -> int:
     """Read a task and run it."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # nothing is left half-written
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is the parent's
-    output, line = Output(), sys.stdin.buffer.readline()
+    output, line = OutputLines(), sys.stdin.buffer.readline()
     end_with_parent(sys.stdin.fileno())
     try:
         return run(line, output)

@@ -54,7 +54,7 @@ class ChangedError(es.EncryptedStatsError, ValueError):
 
 
 def look_at(path: Path, *, copied: bool) -> Data:
-    """A file of rows, as it is now."""
+    """Describe a file of rows as it is now."""
     frame, found = frame_of(path), path.stat()
     return Data(
         path=str(path),
@@ -100,17 +100,17 @@ def check_unchanged(data: Data) -> None:
 
 
 def frame_of(path: Path, ignored: frozenset[str] = frozenset()) -> pd.DataFrame:
-    """All rows of a file; the last few that were read are kept in memory."""
+    """Read all rows of a file. The last few files stay in memory."""
     return _read(path, ignored)[0]
 
 
 def _read(path: Path, ignored: frozenset[str]) -> tuple[pd.DataFrame, CsvFormat | None]:
     found = os.stat(path)
-    return _kept(str(path), found.st_size, found.st_mtime_ns, ignored)
+    return _read_cached(str(path), found.st_size, found.st_mtime_ns, ignored)
 
 
 @lru_cache(maxsize=3)
-def _kept(
+def _read_cached(
     path: str, size: int, modified: int, ignored: frozenset[str]
 ) -> tuple[pd.DataFrame, CsvFormat | None]:
     formats: list[CsvFormat] = []
@@ -132,7 +132,8 @@ def _sha256(path: Path) -> str:
 # ------------------------------------------------------------------------------------------------
 
 #: What a question needs of a column.
-NUMBER, BINS = "number", "bins"
+NUMBER, BINS, TIMES = "number", "bins", "times"
+_MOST_TIMES: Final = 120  # points of a grid of times; more are cut into bins
 
 
 @dataclass(frozen=True)
@@ -159,24 +160,22 @@ def draft(data: Data, choices: Choices, need: str) -> es.Schema:
         for name, use in choices.uses.items()
         if use in KINDS and use not in (NUMBER, "both")
     }
-    return _drafted(
-        data.path, data.bytes, data.modified, _ignored(data, choices), choices.target, need,
-        choices.bins, frozenset(kinds.items()),
-    )  # fmt: skip
+    file, ignored = (data.path, data.bytes, data.modified), _names_to_ignore(data, choices)
+    return _make_cached_draft(
+        file, ignored, choices.target, need, choices.bins, frozenset(kinds.items())
+    )
 
 
 @lru_cache(maxsize=8)
-def _drafted(
-    path: str,
-    size: int,
-    modified: int,
+def _make_cached_draft(
+    file: tuple[str, int, int],
     ignored: frozenset[str],
     target: str,
     need: str,
     bins: int,
     kinds: frozenset[tuple[str, str]],
 ) -> es.Schema:
-    frame, _ = _kept(path, size, modified, ignored)
+    frame, _ = _read_cached(*file, ignored)
     frame = frame.drop(
         columns=[
             name
@@ -199,7 +198,21 @@ def _drafted(
         )
 
 
-def _ignored(data: Data, choices: Choices) -> frozenset[str]:
+def with_times(schema: es.Schema, data: Data, name: str) -> es.Schema:
+    """Return the schema with a level for every point in time, if a column has few whole numbers.
+
+    Curves and hazards then change where events happen, and not at the quantiles of all times.
+    """
+    present = frame_of(Path(data.path))[name].dropna()
+    if not is_numeric(present) or not len(present) or not (present == present.round()).all():
+        return schema
+    low, high = min(1, int(present.min())), int(present.max())
+    if high - low >= _MOST_TIMES:
+        return schema
+    return schema.with_kind(name, "ordinal", levels=range(low, high + 1))
+
+
+def _names_to_ignore(data: Data, choices: Choices) -> frozenset[str]:
     left_out = (name for name, use in choices.uses.items() if use == LEFT_OUT)
     return frozenset([*left_out, *([choices.id] if choices.id else [])]) & frozenset(data.columns)
 
@@ -213,12 +226,13 @@ def make_schema(data: Data, choices: Choices, needs: Mapping[str, set[str]]) -> 
         for name in data.columns
         if name not in needs and name not in (choices.target, choices.id)
     )
-    frame, form = _read(Path(data.path), left_out | _ignored(data, choices))
+    frame, form = _read(Path(data.path), left_out | _names_to_ignore(data, choices))
     used = frame.drop(columns=sorted(left_out))
     gaps = used.drop(columns=[choices.id] if choices.id else []).isna().any(axis=1)
     if gaps.any() and not choices.missing:
         raise MissingValuesError(
-            f"{plural(int(gaps.sum()), 'row')} of {len(used):,} have missing values: say below what "
+            f"{plural(int(gaps.sum()), 'row')} of {len(used):,} have missing values: say below "
+            "what "
             "becomes of them",
             code="missing-values-undecided",
         )
@@ -229,7 +243,7 @@ def make_schema(data: Data, choices: Choices, needs: Mapping[str, set[str]]) -> 
         for name, uses in needs.items()
         if name != choices.target and name in used.columns
     }
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", es.SchemaWarning)
         made = es.Schema.infer(
             used,
@@ -242,11 +256,16 @@ def make_schema(data: Data, choices: Choices, needs: Mapping[str, set[str]]) -> 
             unknown=choices.unknown,
             id=choices.id or None,
         )
+        for name, uses in needs.items():
+            is_time = TIMES in uses and NUMBER not in uses and name != choices.target
+            is_free = choices.uses.get(name, AS_FOUND) == AS_FOUND and not choices.cuts.get(name)
+            if is_time and is_free and name in made.names:
+                made = with_times(made, data, name)
         for name, text in choices.cuts.items():
             if text.strip() and name in made.names and made[name].n_bins:
                 made = made.with_bins(name, edges=_cut_points(text, name))
     doubts = dict.fromkeys(
-        in_page_words(one.message) for one in told if isinstance(one.message, Warning)
+        in_page_words(one.message) for one in caught if isinstance(one.message, Warning)
     )
     return Made(replace(made, csv=form), tuple(doubts), frame)
 
@@ -256,7 +275,7 @@ def kind_of(name: str, uses: set[str], choices: Choices, binned: es.Schema) -> s
     wanted = choices.uses.get(name, AS_FOUND)
     if wanted in KINDS:
         return wanted
-    if uses == {NUMBER, BINS}:
+    if NUMBER in uses and len(uses) > 1:
         return "both"
     return NUMBER if NUMBER in uses else binned[name].kind
 
@@ -345,7 +364,10 @@ def words_of(variable: Variable) -> str:
     digits = variable.digits or 0
     low, high = ((bound or 0) / 10**digits for bound in (variable.low, variable.high))
     gaps = "; values may be missing" if variable.missing_bin else ""
-    numbers = f"numbers from {low:g} to {high:g}, with {plural(digits, 'decimal')}{gaps}"
+    kind, decimals = (
+        ("numbers", f", with {plural(digits, 'decimal')}") if digits else ("whole numbers", "")
+    )
+    numbers = f"{kind} from {low:g} to {high:g}{decimals}{gaps}"
     return f"{numbers}; and {bins}" if labels else numbers
 
 
@@ -369,7 +391,7 @@ class Bars:
 
     @property
     def words(self) -> str:
-        """The same for who does not see it."""
+        """The drawing as text, for screen readers."""
         if self.are_levels:
             return ", ".join(
                 f"{label}: {n:,}" for label, n in zip(self.labels, self.heights, strict=True)
@@ -383,7 +405,7 @@ def is_numeric(column: pd.Series[Any]) -> bool:
 
 
 def bars_of(column: pd.Series[Any], variable: Variable | None) -> Bars:
-    """The values of a column, with the cut points of its variable."""
+    """Count the values of a column, with the cut points of its variable."""
     present = column.dropna()
     numeric = is_numeric(column)
     levels = variable is not None and bool(variable.levels)
@@ -409,7 +431,7 @@ def bars_of(column: pd.Series[Any], variable: Variable | None) -> Bars:
 
 
 @dataclass(frozen=True)
-class Entry:
+class FileEntry:
     """A line of the file list."""
 
     name: str
@@ -418,16 +440,18 @@ class Entry:
     bytes: int
 
 
-def listed(folder: Path) -> Iterator[Entry]:
-    """Folders, then files of rows, by name; hidden ones and what cannot be read are left out."""
-    found: list[Entry] = []
+def list_folder(folder: Path) -> Iterator[FileEntry]:
+    """Yield folders, then files of rows, by name, without hidden and unreadable ones."""
+    found: list[FileEntry] = []
     with os.scandir(folder) as entries:
         for one in entries:
             try:
                 is_folder = one.is_dir()
                 if not one.name.startswith(".") and (is_folder or _is_rows(one.name)):
                     found.append(
-                        Entry(one.name, one.path, is_folder, 0 if is_folder else one.stat().st_size)
+                        FileEntry(
+                            one.name, one.path, is_folder, 0 if is_folder else one.stat().st_size
+                        )
                     )
             except OSError:
                 continue
@@ -438,13 +462,13 @@ def _is_rows(name: str) -> bool:
     return name.lower().endswith(SUFFIXES)
 
 
-def safe_name(given: str) -> str:
-    """The name of a file that was dropped, as a name and nothing else.
+def safe_name(name: str) -> str:
+    """Return a safe file name for a file that was dropped, without any folder.
 
     >>> safe_name("../../etc/passwd"), safe_name("my rows.csv"), safe_name(".parquet")
     ('passwd.csv', 'my_rows.csv', 'rows.parquet')
     """
-    last = given.replace("\\", "/").rpartition("/")[2]
+    last = name.replace("\\", "/").rpartition("/")[2]
     text = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in last)[-80:]
     suffix = next(
         (one for one in sorted(SUFFIXES, key=len, reverse=True) if text.lower().endswith(one)), ""

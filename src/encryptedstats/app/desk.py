@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import encryptedstats as es
 from encryptedstats.app import asking
-from encryptedstats.app.projects import Project, Projects
+from encryptedstats.app.projects import Project, ProjectQuestion, Projects
 from encryptedstats.app.sending import Connect
 from encryptedstats.app.showing import Outgoing, Shown
 from encryptedstats.app.work import Work
@@ -72,10 +72,29 @@ class Desk:
             )
         return es.Schema.load(project.schema_file)
 
-    def questions(self, project: Project) -> list[es.Question]:
-        """Return all questions as a worker is asked them."""
+    def pair_questions(self, project: Project) -> list[tuple[ProjectQuestion, es.Question]]:
+        """Return all questions but those in rounds, each as a worker is asked it."""
         schema = self.schema(project)
-        return [asking.question_of(one.name, one.parameters, schema) for one in project.state.asked]
+        return [
+            (one, asking.question_of(one.name, one.parameters, schema))
+            for one in project.state.asked
+            if one.name not in asking.IN_ROUNDS
+        ]
+
+    def questions(self, project: Project) -> list[es.Question]:
+        """Return the questions of :meth:`pair_questions` alone."""
+        return [question for _, question in self.pair_questions(project)]
+
+    def rounds(self, project: Project) -> list[tuple[ProjectQuestion, es.Procedure]]:
+        """Return all that is asked in rounds."""
+        made = [(one, asking.make_rounds(one.name, one.parameters)) for one in project.state.asked]
+        return [(one, procedure) for one, procedure in made if procedure is not None]
+
+    def to_plan(self, project: Project) -> list[es.Question]:
+        """Return the questions that a key and a table must carry, with those of all rounds."""
+        schema = self.schema(project)
+        in_rounds = [one for _, made in self.rounds(project) for one in made.to_plan(schema)]
+        return [*self.questions(project), *in_rounds]
 
     def check_open(self, project: Project) -> None:
         """Refuse to change what a key was made for."""
@@ -109,7 +128,7 @@ class Desk:
         return max(left, 0.0)
 
     def is_unlocked(self, project: Project) -> bool:
-        """Whether its key can be used without a passphrase just now; to ask is to use it."""
+        """Return whether the key can be used without a passphrase, which counts as a use of it."""
         if self.seconds_unlocked(project) <= 0:
             return False
         self._unlocked[project.id].used = time.monotonic()

@@ -73,7 +73,7 @@ class Guard:
         await (self.app if refusal is None else refusal)(scope, receive, send)
 
     def _answer(self, scope: Scope) -> Response | None:
-        """What is said to whoever may not pass; None for the owner."""
+        """Return the refusal of a request; None for the owner's."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if host not in self.hosts:
@@ -89,8 +89,8 @@ class Guard:
         return None if self._is_owner(headers) else HTMLResponse(_REFUSED, 403)
 
     def _enter(self, scope: Scope) -> Response:
-        given = parse_qs(scope["query_string"].decode("ascii", "replace")).get("token", [""])[0]
-        if scope["method"] != "GET" or self._token is None or not _same(given, self._token):
+        token = parse_qs(scope["query_string"].decode("ascii", "replace")).get("token", [""])[0]
+        if scope["method"] != "GET" or self._token is None or not _is_same(token, self._token):
             return HTMLResponse(_REFUSED, 403)
         self._token = None
         answer = HTMLResponse(_WELCOME)
@@ -111,8 +111,8 @@ class Guard:
         except CookieError:
             return False
         found = jar.get(self.cookie)
-        return found is not None and _same(found.value, self._session)
+        return found is not None and _is_same(found.value, self._session)
 
 
-def _same(given: str, wanted: str) -> bool:
-    return hmac.compare_digest(given.encode(), wanted.encode())
+def _is_same(sent: str, wanted: str) -> bool:
+    return hmac.compare_digest(sent.encode(), wanted.encode())

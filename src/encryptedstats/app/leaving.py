@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from encryptedstats.app import asking
 from encryptedstats.app.projects import State
 from encryptedstats.words import plural, size_text
 
@@ -24,7 +25,7 @@ HERE: Final = "here"
 
 
 def is_done(step: str, state: State) -> bool:
-    """Whether a step is behind the owner."""
+    """Return whether a step is done."""
     return {
         "data": state.data is not None,
         "columns": state.columns_done,
@@ -38,12 +39,12 @@ def is_done(step: str, state: State) -> bool:
 
 
 def next_step(state: State) -> str:
-    """The first step that is not done; the last one where all are."""
+    """Return the first step that is not done, or the last step."""
     return next((step for step in STEPS if not is_done(step, state)), "results")
 
 
 def is_reachable(step: str, state: State) -> bool:
-    """Whether a step can be gone to: all before it are done, or it was reached before."""
+    """Return whether a step can be opened: all steps before it are done, or it is done itself."""
     names = list(STEPS)
     return all(is_done(one, state) for one in names[: names.index(step)]) or is_done(step, state)
 
@@ -58,14 +59,17 @@ class Leaving:
 
 
 def leaving(step: str, state: State) -> Leaving:
-    """The panel of a step."""
+    """Return the panel of a step."""
     data, sealed, plan = state.data, state.sealed, state.plan
+    made = [asking.make_rounds(one.name, one.parameters) for one in state.asked]
+    rounds = [one for one in made if one is not None]
     rows = f"your {plural(data.rows, 'row')}" if data is not None else "your rows"
     if step == "send":
         size = size_text(sealed.bytes) if sealed is not None else "the table"
         asked = plural(len(state.asked), "question")
         return Leaving(
             (
+                *(f"round by round: {one.learned}" for one in rounds),
                 f"the encrypted table, {size}",
                 "the public keys in it: with them one computes, and opens nothing",
                 f"the {asked}, with v0, v1, … for your columns",
@@ -87,7 +91,13 @@ def leaving(step: str, state: State) -> Leaving:
                 "files that you predict for",
                 "what may be published, until you give it to somebody, and the ledger",
             ),
-            "Opening asks nobody. A worker never learns what came out, nor whether anything did.",
+            "Opening asks nobody. Of what was asked in rounds, a worker has learned "
+            "what the step Send says, and nothing more."
+            if rounds
+            else (
+                "Opening asks nobody. A worker never learns what came out, nor whether anything "
+                "did."
+            ),
         )
     if step == "plan" and plan is not None:
         return Leaving(

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from encryptedstats.app.words import in_page_words
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, PRIVATE, read_regular, write_atomic
 
@@ -57,9 +58,9 @@ class Choices(_Document):
     cuts: dict[str, str] = Field(default_factory=dict)
 
 
-class Asked(_Document):
-    """A question, by the names that the owner knows, what it needs of which columns ("number" or
-    "bins"), and how far it is.
+class ProjectQuestion(_Document):
+    """A question, by the names that the owner knows, what it needs of which columns ("number",
+    "bins" or "times"), how far it is, and whether its result passed a spot check.
     """
 
     id: str
@@ -69,9 +70,10 @@ class Asked(_Document):
     job: str = ""
     state: str = ""
     failed: str = ""
+    checked: bool = False
 
 
-class Key(_Document):
+class ProjectKey(_Document):
     """What may be known of the key; ``of`` says where it came from, if it was not made for this
     project.
     """
@@ -118,9 +120,10 @@ class State(_Document):
     data: Data | None = None
     choices: Choices = Field(default_factory=Choices)
     columns_done: bool = False
-    asked: list[Asked] = Field(default_factory=list)
+    asked: list[ProjectQuestion] = Field(default_factory=list)
     plan: dict[str, Any] | None = None
-    key: Key | None = None
+    spot_check: bool = False
+    key: ProjectKey | None = None
     sealed: Sealed | None = None
     sent: Sent | None = None
     seen: list[str] = Field(default_factory=list)
@@ -141,7 +144,7 @@ class Project:
 
     @contextmanager
     def changing(self) -> Iterator[State]:
-        """The state, to change it: kept at the end, unless an error comes first."""
+        """Give the state to change. It is stored at the end, unless an error is raised."""
         with self._lock:
             before = self.state.model_copy(deep=True)
             try:
@@ -183,9 +186,13 @@ class Project:
         """What the worker knows the owner by."""
         return self.folder / "worker.token"
 
-    def result_file(self, asked: Asked) -> Path:
-        """The encrypted result of a question."""
+    def result_file(self, asked: ProjectQuestion) -> Path:
+        """Return where the encrypted result of a question is."""
         return self.folder / "results" / f"{asked.id}.enc"
+
+    def run_folder(self, asked: ProjectQuestion) -> Path:
+        """Return where the rounds of a question are, with what was opened in them."""
+        return self.folder / "results" / f"{asked.id}.run"
 
     @property
     def ledger_folder(self) -> Path:
@@ -202,8 +209,8 @@ class Project:
         """The report for an ethics board."""
         return self.folder / "report.html"
 
-    def question(self, id: str) -> Asked:
-        """One of its questions."""
+    def question(self, id: str) -> ProjectQuestion:
+        """Return one of its questions."""
         for one in self.state.asked:
             if one.id == id:
                 return one
@@ -220,18 +227,18 @@ class Projects:
         self._lock = threading.Lock()
 
     def all(self) -> tuple[list[Project], list[str]]:
-        """Those that can be read, and what is wrong with the others, which are in nobody's way."""
+        """Return the projects that can be read, and a sentence for each of the others."""
         found, wrong = [], []
         for folder in self.home.iterdir():
             if (folder / _STATE).is_file():
                 try:
                     found.append(self.get(folder.name))
                 except (FileFormatError, OSError, LookupError) as error:
-                    wrong.append(str(error))
+                    wrong.append(f"{folder.name}: {in_page_words(error)}")
         return sorted(found, key=lambda one: one.state.created, reverse=True), wrong
 
     def get(self, id: str) -> Project:
-        """The project of a name that an address has; LookupError where there is none."""
+        """Return the project of an id. Raise LookupError if there is none."""
         with self._lock:
             if id not in self._known:
                 if (
@@ -244,7 +251,7 @@ class Projects:
             return self._known[id]
 
     def new(self, title: str) -> Project:
-        """An empty project."""
+        """Make an empty project."""
         id = secrets.token_hex(6)
         private_folder(self.home / id)
         private_folder(self.home / id / "results")
@@ -260,14 +267,14 @@ class Projects:
             shutil.rmtree(project.folder)
 
     def copy(self, project: Project) -> Project:
-        """The same choices again, for another key: the questions of a table that is encrypted
-        cannot change.
+        """Copy the choices of a project for another key: the questions of an encrypted table cannot
+        change.
         """
         made, old = self.new(project.state.title), project.state.model_copy(deep=True)
         with made.changing() as state:
             state.data, state.choices, state.columns_done = old.data, old.choices, old.columns_done
             state.asked = [
-                Asked(
+                ProjectQuestion(
                     id=secrets.token_hex(4),
                     name=one.name,
                     parameters=one.parameters,
@@ -281,7 +288,7 @@ class Projects:
 
 
 def private_folder(path: Path) -> None:
-    """A folder that only its user can look into."""
+    """Make a folder that only its user can read."""
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.chmod(0o700)
 
@@ -290,9 +297,10 @@ def _read(content: bytes, where: str) -> State:
     try:
         return State.model_validate_json(content)
     except ValidationError as error:
-        wrong = "; ".join(sorted({".".join(map(str, one["loc"])) for one in error.errors()}))
         raise FileFormatError(
-            f"{where}/{_STATE} is no project of this version ({wrong or 'no JSON'}): it was not "
-            "touched",
+            (
+                f"{where} holds no project of this version, or its file was altered: it was not "
+                "touched"
+            ),
             code="malformed-project",
-        ) from None
+        ) from error

@@ -8,12 +8,15 @@ import socket
 from pathlib import Path
 
 import uvicorn
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from encryptedstats.app.desk import Desk
 from encryptedstats.app.guard import Guard
+from encryptedstats.app.sentences import PROGRAM
 from encryptedstats.app.steps import (
     columns,
     data,
@@ -25,8 +28,9 @@ from encryptedstats.app.steps import (
     questions,
     results,
     send,
+    studies,
 )
-from encryptedstats.app.web import Web
+from encryptedstats.app.web import NO_PAGE, NotHere, Web
 from encryptedstats.pages import SecurityHeaders, static_files
 
 #: What the template of each step needs, by its name in addresses.
@@ -43,27 +47,29 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
     app = FastAPI(title="encryptedstats", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.web = web = Web(desk, start, VALUES)
     app.include_router(static_files())
-    for step in (data, questions, columns, plan, key, encrypt, send, results, publish, projects):
+    app.state.studies = studies.Studies(desk.projects.home / studies.FOLDER)
+    steps = (data, questions, columns, plan, key, encrypt, send, results, publish, projects)
+    for step in (*steps, studies):
         app.include_router(step.router)
 
     @app.exception_handler(HTTPException)
-    def refused(request: Request, error: HTTPException) -> Response:
-        return web.show(
-            "message.html", error.status_code, title="Not found", message=str(error.detail)
-        )
+    def refuse(request: Request, error: HTTPException) -> Response:
+        said = str(error.detail) if isinstance(error, NotHere) else NO_PAGE
+        return web.show("message.html", error.status_code, title="Not here", message=said)
+
+    @app.exception_handler(RequestValidationError)
+    def refuse_address(request: Request, error: RequestValidationError) -> Response:
+        return web.show("message.html", 404, title="Not here", message=NO_PAGE)
 
     @app.exception_handler(Exception)
-    def broken(request: Request, error: Exception) -> Response:
-        what = (
-            "this is a mistake of the program, not yours. Your project was not touched. Please "
-            f"report it, with this word: {type(error).__name__}."
-        )
-        return web.show("message.html", 500, title="Something is broken", message=what)
+    def report_mistake(request: Request, error: Exception) -> Response:
+        # the server writes the traceback into the terminal
+        return web.show("message.html", 500, title="Something is broken", message=PROGRAM)
 
     return app
 
 
-def guarded(desk: Desk, port: int, start: Path) -> tuple[ASGIApp, str]:
+def guard_app(desk: Desk, port: int, start: Path) -> tuple[ASGIApp, str]:
     """Return the page as it is served, to nobody but the owner's browser, and the address that
     opens it.
     """

@@ -18,6 +18,7 @@ import encryptedstats as es
 from encryptedstats.app.words import WORDS, bins_in_words
 from encryptedstats.metrics import SCORES
 from encryptedstats.plots import style
+from encryptedstats.procedures.learned_trees import LearnedTrees
 from encryptedstats.publishing.publish import with_hidden
 from encryptedstats.publishing.release import PUBLIC_SCHEMA
 from encryptedstats.views import (
@@ -46,7 +47,7 @@ _INTERCEPTS: Final = ["Intercept", "(Intercept)"]
 
 
 @dataclass(frozen=True)
-class Table:
+class ShownTable:
     """A table as a page needs it: text in every cell."""
 
     corner: str
@@ -54,11 +55,16 @@ class Table:
     rows: list[tuple[str, list[str]]]
     caption: str = ""
 
+    @property
+    def has_labels(self) -> bool:
+        """Whether rows have names of their own."""
+        return any(label for label, _ in self.rows)
+
     @cached_property
     def kinds(self) -> list[str]:
         """What each column holds, as styles call it: "number", or "" where no cell begins like one.
 
-        >>> Table("", ["what", "rows"], [("0", ["opened", "400"]), ("1", ["hidden", "hidden"])]).kinds
+        >>> ShownTable("", ["what", "rows"], [("0", ["opened", "400"]), ("1", ["hidden", "hidden"])]).kinds
         ['', 'number']
         """
         columns = [[cells[place] for _, cells in self.rows] for place in range(len(self.head))]
@@ -92,7 +98,7 @@ class Shown:
         return [(_HEADS.get(label, label), text) for label, text in fact_texts(facts) if text]
 
     @cached_property
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ShownTable]:
         """Its tables, the main one first."""
         return [_table(one, self.view) for one in self.view.tables]
 
@@ -202,9 +208,10 @@ def _marks_of(figure: Any) -> Iterator[Mark]:
                     yield Mark(round(x * scale, 1), round((height - y) * scale, 1), text)
 
 
-def shown_result(value: Any) -> Shown:
+def show_result(value: Any) -> Shown:
     """Return whatever an owner has opened as it is shown."""
-    model = value if hasattr(value, "predict") else None
+    is_model = hasattr(value, "predict") and not isinstance(value, LearnedTrees)
+    model = value if is_model else None
     found = value
     if not hasattr(value, "view") and hasattr(value, "summary"):
         model, found = value, value.summary()
@@ -255,7 +262,7 @@ def _interval(level: Any, of: str = "") -> str:
     return f"{of} {name}".strip()
 
 
-def _table(table: TableView, view: View) -> Table:
+def _table(table: TableView, view: View) -> ShownTable:
     """Return a table with the two ends of each interval in one column."""
     made = replace(table_of(table.frame, marks=table.marks), caption=table.caption)
     level = view.facts.get("confidence")
@@ -267,7 +274,7 @@ def _table(table: TableView, view: View) -> Table:
     return replace(made, head=[_HEADS.get(one, one) for one in made.head])
 
 
-def _with_interval(table: Table, low: str, high: str, name: str) -> Table:
+def _with_interval(table: ShownTable, low: str, high: str, name: str) -> ShownTable:
     a, b = table.head.index(low), table.head.index(high)
     head = [name if k == a else one for k, one in enumerate(table.head) if k != b]
     rows = [
@@ -281,16 +288,16 @@ def _span(low: str, high: str) -> str:
     return "NA" if low == high == "NA" else f"{low} to {high}"
 
 
-def table_of(frame: pd.DataFrame, *, marks: bool = False) -> Table:
+def table_of(frame: pd.DataFrame, *, marks: bool = False) -> ShownTable:
     """Return a data frame as a table, its numbers to a few digits."""
     cells = TableView("", frame, marks).cells()
     n = cells.n_labels
     heads = [one.replace("_", " ") if one in ESTIMATE_COLUMNS else one for one in cells.heads]
     rows = [(bins_in_words(" / ".join(row[:n])), row[n:]) for row in cells.rows]
-    return Table(" / ".join(one for one in heads[:n] if one), heads[n:], rows)
+    return ShownTable(" / ".join(one for one in heads[:n] if one), heads[n:], rows)
 
 
-def scores_of(scores: Mapping[str, Mapping[str, Any]]) -> Table:
+def scores_of(scores: Mapping[str, Mapping[str, Any]]) -> ShownTable:
     """Return the scores of a model, each with its interval."""
     rows = []
     for name, score in scores.items():
@@ -298,7 +305,7 @@ def scores_of(scores: Mapping[str, Mapping[str, Any]]) -> Table:
         interval = "" if low is None or high is None else f"{low:.4f} to {high:.4f}"
         value = "NA" if score.get("estimate") is None else f"{score['estimate']:.4f}"
         rows.append((SCORES.get(name, name), [value, interval]))
-    return Table("", ["Estimate", "95 % interval"], rows)
+    return ShownTable("", ["Estimate", "95 % interval"], rows)
 
 
 # -- what others may see
@@ -310,7 +317,7 @@ class Outgoing:
     """What others may see of a result, by rules or with noise, and what is said of it."""
 
     title: str
-    table: Table | None
+    table: ShownTable | None
     facts: list[tuple[str, str]]
     remarks: list[str]
     text: str
@@ -318,15 +325,15 @@ class Outgoing:
     file: Path | None = None
 
 
-def published(found: es.Published, title: str, warned: list[str]) -> Outgoing:
+def show_published(found: es.Published, title: str, warned: list[str]) -> Outgoing:
     """Return what rules leave of a result: all of it, a table in which counts are hidden, or
     nothing.
     """
     named = replace(found, title=title)  # by the names that the owner knows
     remarks, text = [*named.remarks(), *warned], "\n".join([named.summary(), *warned])
     if found.is_whole:
-        shown = shown_result(found.result)
-        table = shown.tables[0] if shown.tables else Table("", ["Value"], _lines(shown.facts))
+        shown = show_result(found.result)
+        table = shown.tables[0] if shown.tables else ShownTable("", ["Value"], _lines(shown.facts))
         return Outgoing(shown.title, table, shown.facts, remarks, text, shown.csv)
     if found.table is None:
         return Outgoing(title, None, [], remarks, text, "")
@@ -338,9 +345,9 @@ def _lines(facts: list[tuple[str, str]]) -> list[tuple[str, list[str]]]:
     return [(label, [text]) for label, text in facts]
 
 
-def released(found: es.Release, file: Path) -> Outgoing:
+def show_released(found: es.Release, file: Path) -> Outgoing:
     """Return a result with noise, what it cost, and what is left of the budget."""
-    title, privacy = shown_result(found.result).title, found.privacy
+    title, privacy = show_result(found.result).title, found.privacy
     facts = [
         ("epsilon", f"{privacy.epsilon:g}"),
         ("delta", f"{privacy.delta:g}"),

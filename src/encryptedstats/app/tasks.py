@@ -1,7 +1,7 @@
 """Tasks that the page gives to a process of its own: encrypting, predicting, scoring.
 
 A task is a JSON document with all that it needs; its ``run`` calls the library. A result of a
-worker is opened in that process, so that no opened model is ever stored for it.
+worker is opened in that process, so that no decrypted model is ever stored for it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 import encryptedstats as es
+from encryptedstats.procedures.procedure import OpenedRound, procedure_class
 from encryptedstats.storage import container
 from encryptedstats.storage.files import PRIVATE, write_atomic
+from encryptedstats.studies.identifiers import read_identified
 from encryptedstats.tables.blocks import block_id_of
 from encryptedstats.tables.questions.question import question_class
 
@@ -49,7 +51,9 @@ class EncryptTask(_Task):
     kind: Literal["encrypt"] = "encrypt"
     rows: Path
     out: Path
+    encodings: tuple[str, ...] = ("onehot",)
     replace_table: bool = False
+    spot_check: bool = False
 
     def run(self, report: Report) -> dict[str, Any]:
         """Encrypt, and return the numbers of rows in the table and of those left out."""
@@ -58,34 +62,126 @@ class EncryptTask(_Task):
                 self.rows,
                 self.schema_of_rows(),
                 self.out,
+                encodings=self.encodings,
                 overwrite=self.replace_table,
                 progress=False,
+                spot_check=self.spot_check,
             )
         return {"rows": table.n_rows, "rows_left_out": table.n_dropped}
 
 
 class AskTask(BaseModel):
-    """Compute the encrypted answers to questions on this machine, each with its parameters and the
-    file of its answer. It is given no key.
+    """Have the encrypted answers to questions computed, each with its parameters and the file of
+    its answer: on this machine, or by a Dask cluster that this process directs. It is given no key.
     """
 
-    label: ClassVar[str] = "Computing on this machine"
+    label: ClassVar[str] = "Computing"
     unit: ClassVar[str] = "questions"
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["ask"] = "ask"
+    place: str = "local"
     table: Path
     questions: list[tuple[str, dict[str, Any], Path]]
 
     def run(self, report: Report) -> dict[str, Any]:
         """Compute, and store the answers for their user only."""
-        table = es.load(self.table)
-        for done, (name, parameters, out) in enumerate(self.questions, 1):
-            answer = table.ask(question_class(name)._from_parameters(parameters))
-            write_atomic(out, [container.to_bytes(answer.to_container())], mode=PRIVATE)
-            report(done)
+        with es.connect(self.place) as worker:
+            table = worker.upload(self.table, progress=False)
+            for done, (name, parameters, out) in enumerate(self.questions, 1):
+                question = question_class(name)._from_parameters(parameters)
+                answer = worker.ask(question, table, progress=False)
+                write_atomic(out, [container.to_bytes(answer.to_container())], mode=PRIVATE)
+                report(done)
         return {}
+
+
+class RoundsTask(_Task):
+    """Ask in rounds, and open each before the next; running it again goes on where it ended."""
+
+    label: ClassVar[str] = "Asking in rounds"
+    unit: ClassVar[str] = "rounds"
+    kind: Literal["rounds"] = "rounds"
+    place: str = "local"
+    token: str = Field(default="", repr=False)
+    pin: str = ""
+    table: Path
+    procedure: str
+    parameters: dict[str, Any]
+    folder: Path
+    ledger: Path
+    check: bool = False
+
+    def run(self, report: Report) -> dict[str, Any]:
+        """Take the rounds that are left, and return how many these were."""
+        owner, schema = self.owner(), self.schema_of_rows()
+        asked = procedure_class(self.procedure)(**self.parameters)
+        taken: list[int] = []
+
+        def tell(done: OpenedRound) -> None:
+            taken.append(done.number)
+            report(done.number)
+
+        with es.connect(self.place, self.token or None, pin=self.pin or None) as worker:
+            asked.run(
+                worker.upload(self.table, progress=False),
+                owner,
+                at=worker,
+                schema=schema,
+                folder=self.folder,
+                ledger=self.ledger,
+                verify="spot" if self.check else None,
+                progress=tell,
+            )
+        return {"rounds": len(taken)}
+
+
+class StudyTask(BaseModel):
+    """Do what is due for a party of a study; running it again goes on where it ended."""
+
+    label: ClassVar[str] = "Working for the study"
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["study"] = "study"
+    url: str
+    identity: Path
+    passphrase: str = Field(repr=False)
+    action: Literal["link", "keygen", "add", "share", "fit"]
+    rows: Path | None = None
+    on: list[str] = []
+    duplicates: str = "refuse"
+    send: bool = True
+    key: Path | None = None
+
+    def run(self, _: Report) -> dict[str, Any]:
+        """Do it, and return what this party knows of its people."""
+        study = es.Study(self.url, self.identity, passphrase=self.passphrase)
+        found = getattr(self, f"_{self.action}")(study)
+        return {"report": str(found) if self.action == "link" and found is not None else ""}
+
+    def _link(self, study: es.Study) -> Any:
+        rows = None if self.rows is None else read_identified(self.rows, self.on)
+        return study.link(rows, on=self.on, duplicates=self.duplicates, send=self.send)
+
+    def _keygen(self, study: es.Study) -> None:
+        study.keygen(self.key, None if self.key is None else self.passphrase)
+
+    def _add(self, study: es.Study) -> None:
+        assert self.rows is not None
+        if study.document.procedures:
+            study.run_rounds(self.rows)  # until the last round, while the other sites do as well
+            return
+        is_linked = study.document.linkage is not None
+        by = study.identifier_columns() if is_linked else []
+        study.add(read_identified(self.rows, by) if is_linked else self.rows)
+
+    def _share(self, study: es.Study) -> None:
+        study.share()
+
+    def _fit(self, study: es.Study) -> None:
+        study.fit()
 
 
 class _ModelTask(_Task):
@@ -129,7 +225,7 @@ class EvaluateTask(_ModelTask):
 
         model = self.model()
         check_classifies(model, "this result")
-        table, _unlabelled = read_labelled_rows(model._known_private(), self.rows)
+        table, _unlabelled = read_labelled_rows(model._get_private_schema(), self.rows)
         predictions = Predictions.of(model, table)
         found = evaluate_predictions(predictions)
         if found.positive is not None:
@@ -146,7 +242,7 @@ class EvaluateTask(_ModelTask):
         write_atomic(self.curves, [with_dark_colours(content.getvalue())], mode=PRIVATE)
 
 
-Task = EncryptTask | AskTask | PredictTask | EvaluateTask
+Task = EncryptTask | AskTask | RoundsTask | StudyTask | PredictTask | EvaluateTask
 TASKS: Final[TypeAdapter[Task]] = TypeAdapter(Annotated[Task, Field(discriminator="kind")])
 
 

@@ -6,16 +6,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Protocol
 
-from fastapi import Depends, HTTPException, Request
+from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
 
 import encryptedstats as es
 from encryptedstats.app import asking, columns
 from encryptedstats.app.desk import Desk, Refused
 from encryptedstats.app.leaving import STEPS, is_done, is_reachable, leaving
-from encryptedstats.app.projects import Asked, Project
-from encryptedstats.app.words import MENDABLE, in_page_words
+from encryptedstats.app.projects import Project, ProjectQuestion
+from encryptedstats.app.words import CORRECTABLE, in_page_words
 from encryptedstats.pages import environment
 from encryptedstats.publishing.rules import PROFILES
 
@@ -25,7 +26,9 @@ DONE: Final = {
     "removed": "The question was removed",
     "chosen": "The file was read",
     "fewer": "The file was read. Questions that cannot be asked of it were removed",
-    "made": "The key was made. It is unlocked until you lock it, or leave it alone for half an hour",
+    "made": (
+        "The key was made. It is unlocked until you lock it, or leave it alone for half an hour"
+    ),
     "taken": "The key was taken",
     "unlocked": "The key is unlocked",
     "locked": "The key is locked, and what was opened is forgotten",
@@ -34,8 +37,16 @@ DONE: Final = {
     "deleted": "The project was deleted, with its key, its table and its results",
     "fetched": "The result was taken",
     "budget": "The budget is set",
+    "cleared": "The table and the results were deleted at the worker",
     "forgotten": "The access token of the worker was deleted",
 }
+
+
+NO_PAGE: Final = "there is no such page: go back to your projects"
+
+
+class NotHere(HTTPException):
+    """Refuse to show a page, with a sentence that says why."""
 
 
 class StepValues(Protocol):
@@ -56,10 +67,11 @@ class Web:
             "version": es.__version__,
             "steps": STEPS,
             "title_of": asking.title_of,
-            "described": asking.described,
+            "describe": asking.describe,
             "words_of": columns.words_of,
             "is_done": is_done,
             "is_reachable": is_reachable,
+            "zip": zip,
             "profiles": {
                 name: rules.describe().partition(": ")[2] for name, rules in PROFILES.items()
             },
@@ -75,13 +87,14 @@ class Web:
     ) -> HTMLResponse:
         """Return the page of a step; what is wrong is said on top of it."""
         values: dict[str, Any] = {}
+        template = f"{step}.html"
         try:
             values = self.values[step](self.desk, project, start=self.start, **more)
-        except MENDABLE as found:
-            error = error or in_page_words(found)
+        except CORRECTABLE as found:
+            template, error = "blocked.html", error or in_page_words(found)
             status = 422 if status == 200 else status
         return self.show(
-            f"{step}.html",
+            template,
             status,
             project=project,
             state=project.state,
@@ -94,7 +107,7 @@ class Web:
             **{**values, **more},
         )
 
-    def tried(
+    def attempt(
         self, project: Project, step: str, act: Callable[[], str | None], **more: Any
     ) -> Response:
         """Do something and go on to a step, or stay and say what is wrong; the form keeps what was
@@ -102,7 +115,7 @@ class Web:
         """
         try:
             return RedirectResponse(f"/p/{project.id}/{act() or step}", 303)
-        except MENDABLE as error:
+        except CORRECTABLE as error:
             return self.step(project, step, in_page_words(error), 422, **more)
 
 
@@ -127,21 +140,21 @@ def _project(request: Request, id: str) -> Project:
     try:
         return _desk(request).projects.get(id)
     except LookupError:
-        raise HTTPException(404, "there is no such project") from None
+        raise NotHere(404, "there is no such project") from None
 
 
-def _question(request: Request, id: str, question: str) -> Asked:
+def _question(request: Request, id: str, question: str) -> ProjectQuestion:
     try:
         return _project(request, id).question(question)
     except LookupError:
-        raise HTTPException(404, "there is no such question") from None
+        raise NotHere(404, "there is no such question") from None
 
 
 SentForm = Annotated[FormData, Depends(_form)]
 TheWeb = Annotated[Web, Depends(_web)]
 TheDesk = Annotated[Desk, Depends(_desk)]
 TheProject = Annotated[Project, Depends(_project)]
-TheQuestion = Annotated[Asked, Depends(_question)]
+TheQuestion = Annotated[ProjectQuestion, Depends(_question)]
 
 
 def text_in(form: FormData, name: str) -> str:

@@ -1,4 +1,5 @@
-"""Work that outlasts a page: a thread that tells how far it is, and tasks in processes of their own.
+"""Work that outlasts a page: a thread that tells how far it is, and tasks in processes of their
+own.
 
 A passphrase reaches such a process through a pipe, never as an argument, in the environment or in
 a file.
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import encryptedstats as es
-from encryptedstats.app.tasks import AskTask, EncryptTask, Task
+from encryptedstats.app.tasks import AskTask, EncryptTask, RoundsTask, Task
 from encryptedstats.app.words import in_page_words
 
 CHILD: Final = (sys.executable, "-m", "encryptedstats.app.child")
@@ -85,7 +86,7 @@ class Work:
         except Cancelled:
             self.error = "stopped: what was done is kept, and you can go on"
         except Exception as error:  # a thread has nobody else to tell
-            self.error = in_page_words(error) or type(error).__name__
+            self.error = in_page_words(error)
         finally:
             self.finished.set()
 
@@ -113,7 +114,9 @@ def run_task(task: Task, work: Work | None = None, total: float = 0.0) -> dict[s
                 if "warning" in last:
                     warnings.append(last["warning"])
                 elif (
-                    "done" in last and work is not None and isinstance(task, (EncryptTask, AskTask))
+                    "done" in last
+                    and work is not None
+                    and isinstance(task, (EncryptTask, AskTask, RoundsTask))
                 ):
                     work.tell(task.label, last["done"], total, task.unit)
         except BrokenPipeError:

@@ -95,7 +95,8 @@ def environment(package: str, role: Literal["owner", "worker"]) -> jinja2.Enviro
 
 
 def sentence(text: str) -> str:
-    """What begins a sentence; an address or the name of a file or a column is left as it is.
+    """Capitalise the beginning of a sentence, unless it is an address or the name of a file or
+    column.
 
     >>> sentence("the passphrase is wrong"), sentence("https://worker.example refuses it"), sentence("v0 has no bins")
     ('The passphrase is wrong', 'https://worker.example refuses it', 'v0 has no bins')
@@ -107,7 +108,7 @@ def sentence(text: str) -> str:
 
 
 def static_files() -> APIRouter:
-    """The route ``/static/NAME``, for the files of the shared look."""
+    """Return the route ``/static/NAME`` for the files of the shared design."""
     router = APIRouter(include_in_schema=False)
 
     @router.get("/static/{name}")

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from encryptedstats.app import asking, columns
-from encryptedstats.app.columns import AS_FOUND, BINS, LEFT_OUT, NUMBER, Made
+from encryptedstats.app.columns import AS_FOUND, BINS, LEFT_OUT, NUMBER, TIMES, Made
 from encryptedstats.app.desk import Desk, Refused
 from encryptedstats.app.projects import Project
 from encryptedstats.app.web import SentForm, TheDesk, TheProject, TheWeb, text_in
-from encryptedstats.app.words import MENDABLE, in_page_words
+from encryptedstats.app.words import CORRECTABLE, in_page_words
 from encryptedstats.storage.files import PRIVATE, write_atomic
 
 router = APIRouter()
@@ -28,10 +28,10 @@ def values(desk: Desk, project: Project, typed: Any = None, **_: Any) -> dict[st
     frame, needed = columns.frame_of(Path(data.path)), needs(project)
     found, wrong, undecided = None, "", False
     try:
-        found = made(project)
+        found = make_columns(project)
     except columns.MissingValuesError:
         undecided = True
-    except MENDABLE as error:
+    except CORRECTABLE as error:
         wrong = in_page_words(error)
     known = {} if found is None else {one.name: one for one in found.schema.variables}
     if found is not None and found.schema.target_number is not None:
@@ -48,7 +48,8 @@ def values(desk: Desk, project: Project, typed: Any = None, **_: Any) -> dict[st
                     "asked": _askers(project, name),
                     "variable": known.get(name),
                     "bars": columns.bars_of(frame[name], known.get(name)),
-                    "is_number": BINS in needed[name] and columns.is_numeric(frame[name]),
+                    "is_number": bool({BINS, TIMES} & needed[name])
+                    and columns.is_numeric(frame[name]),
                     "cuts": choices.cuts.get(name, "")
                     if typed is None
                     else typed.get(f"cuts-{place}", choices.cuts.get(name, "")),
@@ -86,7 +87,7 @@ def _askers(project: Project, name: str) -> list[str]:
     return list(dict.fromkeys(titles))
 
 
-def made(project: Project) -> Made:
+def make_columns(project: Project) -> Made:
     """Return the schema as questions and choices make it just now."""
     data = project.state.data
     if data is None:
@@ -97,9 +98,13 @@ def made(project: Project) -> Made:
 def decide(desk: Desk, project: Project) -> None:
     """Keep the schema, if all questions can be asked of it."""
     desk.check_open(project)
-    schema = made(project).schema
+    schema = make_columns(project).schema
     for one in project.state.asked:
-        asking.question_of(one.name, one.parameters, schema)
+        procedure = asking.make_rounds(one.name, one.parameters)
+        if procedure is None:
+            asking.question_of(one.name, one.parameters, schema)
+        else:
+            asking.check_rounds(procedure, schema)
     with project.changing() as state:
         write_atomic(project.schema_file, [schema.to_json().encode() + b"\n"], mode=PRIVATE)
         state.columns_done, state.plan = True, None
@@ -133,6 +138,6 @@ def choose(
         return "columns"
 
     if "hx-request" not in request.headers:
-        return web.tried(project, "columns", act, typed=typed)
-    answer = web.tried(project, "columns", act, typed=typed, is_part=True)
+        return web.attempt(project, "columns", act, typed=typed)
+    answer = web.attempt(project, "columns", act, typed=typed, is_part=True)
     return web.step(project, "columns") if answer.status_code == 303 else answer

@@ -34,7 +34,7 @@ def values(
     values: dict[str, Any] = {"folder": where, "parents": [*reversed(where.parents)]}
     values["files"], values["preview"], values["wrong"] = [], None, ""
     try:
-        values["files"] = list(columns.listed(where))
+        values["files"] = list(columns.list_folder(where))
         if project.state.data is not None:
             columns.check_unchanged(project.state.data)
             frame = columns.frame_of(Path(project.state.data.path))
@@ -95,7 +95,7 @@ def choose_dropped(desk: Desk, project: Project, name: str, content: BinaryIO) -
 
 
 @contextmanager
-def given_rows(project: Project, form: FormData) -> Iterator[tuple[Path, str]]:
+def open_rows(project: Project, form: FormData) -> Iterator[tuple[Path, str]]:
     """Give the file of rows that a form names or has, and its name. A copy lives no longer than
     that.
     """
@@ -125,4 +125,4 @@ def choose(desk: TheDesk, web: TheWeb, project: TheProject, form: SentForm) -> R
             choose_dropped(desk, project, dropped.filename, dropped.file)
         return f"questions?done={'chosen' if len(project.state.asked) == before else 'fewer'}"
 
-    return web.tried(project, "data", act)
+    return web.attempt(project, "data", act)

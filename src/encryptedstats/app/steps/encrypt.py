@@ -6,17 +6,18 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 import encryptedstats as es
-from encryptedstats.app import columns
+from encryptedstats.app import asking, columns
 from encryptedstats.app.desk import Desk, Refused
 from encryptedstats.app.leaving import STEPS
 from encryptedstats.app.projects import Project, Sealed
 from encryptedstats.app.tasks import EncryptTask
-from encryptedstats.app.web import TheDesk, TheProject, TheWeb
+from encryptedstats.app.web import NotHere, TheDesk, TheProject, TheWeb
 from encryptedstats.app.work import Work, run_task
+from encryptedstats.spotcheck.opening import has_kept
 from encryptedstats.tables.encryption import DRAFT
 from encryptedstats.tables.manifest import MANIFEST
 
@@ -52,8 +53,10 @@ def _encrypt(
             **facts,
             rows=Path(data.path),
             out=project.table_folder,
+            encodings=tuple(asking.encodings_of(desk.to_plan(project), desk.schema(project))),
             # A finished table that does not fit was never sent: it is made anew.
             replace_table=(project.table_folder / MANIFEST).is_file(),
+            spot_check=project.state.spot_check,
         )
         made = run_task(task, work, chunks)
         columns.check_unchanged(data)
@@ -85,20 +88,22 @@ def find_finished_table(
     is_same = table.key_id == owner.key_id and table.facts.schema_digest == digest
     is_all = table.n_rows + table.n_dropped == data.rows
     is_untouched = os.stat(data.path).st_mtime_ns == data.modified
-    return (table.n_rows, table.n_dropped) if is_same and is_all and is_untouched else None
+    is_kept = not project.state.spot_check or has_kept(owner, table)
+    is_good = is_same and is_all and is_untouched and is_kept
+    return (table.n_rows, table.n_dropped) if is_good else None
 
 
 @router.post("/p/{id}/encrypt")
 def encrypt(desk: TheDesk, web: TheWeb, project: TheProject) -> Response:
     """Encrypt."""
-    return web.tried(project, "encrypt", lambda: start_encrypting(desk, project))
+    return web.attempt(project, "encrypt", lambda: start_encrypting(desk, project))
 
 
 @router.post("/p/{id}/{name}/stop")
 def stop(desk: TheDesk, project: TheProject, name: str) -> Response:
     """Stop what is under way."""
     if name not in STEPS:
-        raise HTTPException(404, "there is nothing of that name")
+        raise NotHere(404, "there is nothing of that name")
     desk.stop(project, name)
     return RedirectResponse(f"/p/{project.id}/{name}", 303)
 

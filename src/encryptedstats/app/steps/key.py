@@ -6,16 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 import encryptedstats as es
 from encryptedstats.app.desk import Desk, Refused, now
 from encryptedstats.app.leaving import STEPS
 from encryptedstats.app.passphrases import LEAST, check_passphrase
-from encryptedstats.app.projects import Key, Project
+from encryptedstats.app.projects import Project, ProjectKey
 from encryptedstats.app.steps.plan import keep_plan, make_plan, plan
-from encryptedstats.app.web import SentForm, TheDesk, TheProject, TheWeb, download, text_in
+from encryptedstats.app.steps.send import go_on
+from encryptedstats.app.web import NotHere, SentForm, TheDesk, TheProject, TheWeb, download, text_in
 from encryptedstats.circuits.plan import Plan
 from encryptedstats.storage.files import write_together
 
@@ -42,7 +43,7 @@ def make_key(desk: Desk, project: Project, passphrase: str, again: str) -> None:
     check_passphrase(passphrase)
     made = plan(desk, project)
     owner = es.Owner(made)
-    key = Key(key_id=owner.key_id, fingerprint=owner.fingerprint, made=now())
+    key = ProjectKey(key_id=owner.key_id, fingerprint=owner.fingerprint, made=now())
     _keep_key(desk, project, owner, passphrase, key, made)
 
 
@@ -64,7 +65,7 @@ def use_key(desk: Desk, project: Project, source: Project | Path, passphrase: st
         )
     owner = es.Owner.load(path, passphrase)
     made = make_plan(desk, project, owner)
-    key = Key(key_id=owner.key_id, fingerprint=owner.fingerprint, made=now(), of=str(path))
+    key = ProjectKey(key_id=owner.key_id, fingerprint=owner.fingerprint, made=now(), of=str(path))
     if isinstance(source, Project) and source.state.key is not None:
         of = source.state.key.of or source.state.title
         key = source.state.key.model_copy(update={"of": of})
@@ -81,7 +82,7 @@ def keys_before(desk: Desk, project: Project) -> list[Project]:
 
 
 def _keep_key(
-    desk: Desk, project: Project, owner: es.Owner, passphrase: str, key: Key, made: Plan
+    desk: Desk, project: Project, owner: es.Owner, passphrase: str, key: ProjectKey, made: Plan
 ) -> None:
     with project.changing() as state:
         writers: dict[Path, Callable[[Path], None]] = {
@@ -89,6 +90,7 @@ def _keep_key(
             project.public_file: owner.public_keys().save,
         }
         write_together(writers, overwrite=False)
+        owner.key_file = project.key_file.resolve()  # it was written under another name
         state.key = key
         keep_plan(desk, project, made)
     desk.keep_unlocked(project, owner, passphrase)
@@ -118,7 +120,7 @@ def make(desk: TheDesk, web: TheWeb, project: TheProject, form: SentForm) -> Res
         make_key(desk, project, *words)
         return "key?done=made"
 
-    return web.tried(project, "key", act)
+    return web.attempt(project, "key", act)
 
 
 @router.post("/p/{id}/key/use")
@@ -134,7 +136,7 @@ def use(desk: TheDesk, web: TheWeb, project: TheProject, form: SentForm) -> Resp
         use_key(desk, project, source, str(form.get("passphrase", "")))
         return "key?done=taken"
 
-    return web.tried(project, "key", act, given_path=path, given_project=other)
+    return web.attempt(project, "key", act, given_path=path, given_project=other)
 
 
 @router.post("/p/{id}/key/unlock")
@@ -145,9 +147,11 @@ def unlock_key(desk: TheDesk, web: TheWeb, project: TheProject, form: SentForm) 
 
     def act() -> str:
         unlock(desk, project, str(form.get("passphrase", "")))
+        if project.state.sent is not None and not project.state.sent.stopped:
+            go_on(desk, project)  # rounds wait for the key
         return f"{step}?done=unlocked"
 
-    return web.tried(project, step, act)
+    return web.attempt(project, step, act)
 
 
 @router.post("/p/{id}/key/lock")
@@ -164,7 +168,7 @@ def seconds_left(desk: TheDesk, project: TheProject) -> Response:
 
 
 @router.post("/p/{id}/key/copied")
-def copied(project: TheProject) -> Response:
+def note_copy(project: TheProject) -> Response:
     """Note that the owner has a copy."""
     with project.changing() as state:
         if state.key is not None:
@@ -176,6 +180,6 @@ def copied(project: TheProject) -> Response:
 def key_file(project: TheProject) -> Response:
     """Give a copy of the key, which is locked."""
     if project.state.key is None:
-        raise HTTPException(404, "there is no key yet")
+        raise NotHere(404, "there is no key yet")
     name = f"secret-{project.state.key.key_id[:8]}.key"
     return download(project.key_file.read_bytes(), name, "application/octet-stream")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fastapi import APIRouter
+from fastapi.responses import Response
 
 import encryptedstats as es
+from encryptedstats.app import asking
 from encryptedstats.app.desk import Desk, Refused
 from encryptedstats.app.projects import Project
+from encryptedstats.app.web import SentForm, TheDesk, TheProject, TheWeb, text_in
 from encryptedstats.circuits.plan import Plan
 
 router = APIRouter()
@@ -25,6 +28,7 @@ def values(desk: Desk, project: Project, **_: Any) -> dict[str, Any]:
     return {
         "plan": project.state.plan,
         "public": desk.schema(project).public(),
+        "rounds": desk.rounds(project),
         "start_seconds": START_SECONDS,
     }
 
@@ -41,10 +45,18 @@ def plan(desk: Desk, project: Project) -> Plan:
 
 def make_plan(desk: Desk, project: Project, keys: es.Owner | None = None) -> Plan:
     """Return the plan of all questions, with keys that are there already or for new ones."""
-    data, questions = project.state.data, desk.questions(project)
+    data, questions = project.state.data, desk.to_plan(project)
     if data is None or not questions:
         raise Refused("ask something first, in the step Questions", code="no-questions")
-    return es.plan(questions, desk.schema(project), data.rows, keys=keys)
+    schema = desk.schema(project)
+    return es.plan(
+        questions,
+        schema,
+        data.rows,
+        keys=keys,
+        encodings=asking.encodings_of(questions, schema),
+        spot_check=project.state.spot_check,
+    )
 
 
 def keep_plan(desk: Desk, project: Project, made: Plan) -> Plan:
@@ -53,3 +65,24 @@ def keep_plan(desk: Desk, project: Project, made: Plan) -> Plan:
     with project.changing() as state:
         state.plan = {**made.to_dict(), "lines": [list(map(str, line)) for line in made.rows()]}
     return made
+
+
+def plan_checks(desk: Desk, project: Project, *, wanted: bool) -> None:
+    """Plan with or without spot checks of all results."""
+    desk.check_open(project)
+    before = project.state.spot_check
+    with project.changing() as state:
+        state.spot_check = wanted
+    try:
+        keep_plan(desk, project, make_plan(desk, project))
+    except es.EncryptedStatsError:
+        with project.changing() as state:
+            state.spot_check = before
+        raise
+
+
+@router.post("/p/{id}/plan/checks")
+def choose_checks(desk: TheDesk, web: TheWeb, project: TheProject, form: SentForm) -> Response:
+    """Plan with or without spot checks."""
+    wanted = text_in(form, "wanted") == "yes"
+    return web.attempt(project, "plan", lambda: plan_checks(desk, project, wanted=wanted))

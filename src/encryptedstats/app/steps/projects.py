@@ -6,19 +6,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 
 from encryptedstats.app.desk import Refused
 from encryptedstats.app.leaving import STEPS, is_reachable, next_step
 from encryptedstats.app.sample import begin_sample
-from encryptedstats.app.web import DONE, SentForm, TheDesk, TheProject, TheWeb, text_in
+from encryptedstats.app.web import DONE, NotHere, SentForm, TheDesk, TheProject, TheWeb, text_in
 from encryptedstats.app.words import in_page_words
 
 router = APIRouter()
 
 
 def _home(web: TheWeb, status: int = 200, **more: Any) -> Response:
+    """Return the list of projects."""
     known, wrong = web.desk.projects.all()
     found = [(project, next_step(project.state)) for project in known]
     more = {"error": "", "done": "", **more}
@@ -102,7 +103,7 @@ def show_step(
 ) -> Response:
     """Show a step."""
     if step not in STEPS:
-        raise HTTPException(404, "there is no such step")
+        raise NotHere(404, "there is no such step")
     if not is_reachable(step, project.state):
         return RedirectResponse(f"/p/{project.id}/{next_step(project.state)}", 303)
     more: dict[str, Any] = {"done": DONE.get(done, ""), "at": at}

@@ -6,15 +6,16 @@ import warnings
 from pathlib import Path
 from typing import Any, Final
 
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter
 from fastapi.responses import Response
 
 import encryptedstats as es
 from encryptedstats.app import asking
 from encryptedstats.app.desk import Desk, Refused
-from encryptedstats.app.projects import Asked, Project, private_folder
-from encryptedstats.app.showing import Outgoing, left_text, published, released, table_of
+from encryptedstats.app.projects import Project, ProjectQuestion, private_folder
+from encryptedstats.app.showing import Outgoing, left_text, show_published, show_released, table_of
 from encryptedstats.app.web import (
+    NotHere,
     SentForm,
     TheDesk,
     TheProject,
@@ -24,11 +25,11 @@ from encryptedstats.app.web import (
     number_in,
     text_in,
 )
-from encryptedstats.app.words import MENDABLE, in_page_words
+from encryptedstats.app.words import CORRECTABLE, in_page_words
 from encryptedstats.publishing.ledger import NoLedgerError
 
 router = APIRouter()
-#: The two ways in which others may see a result.
+#: The two forms in which others may see a result.
 BY_RULES: Final = "published"
 WITH_NOISE: Final = "released"
 
@@ -50,7 +51,7 @@ def book(desk: Desk, project: Project) -> dict[str, Any] | str:
     try:
         known = ledger(desk, project)
         budget, spent, frame = known.budget, known.epsilon_spent, known.to_frame()
-    except MENDABLE as found:
+    except CORRECTABLE as found:
         return in_page_words(found)
     entries = frame.drop(columns="by").astype(object)
     entries["time"] = [str(time)[:16].replace("T", " ") for time in entries["time"]]
@@ -71,26 +72,30 @@ def set_budget(desk: Desk, project: Project, epsilon: float, delta: float) -> No
     ledger(desk, project).set_budget(desk.key(project).owner, epsilon, delta)
 
 
-def publish(desk: Desk, project: Project, asked: Asked, rules: str) -> None:
-    """See what others may by a profile of rules. The ledger is told, and refuses what gives rows
-    away with what it has.
+def publish(desk: Desk, project: Project, asked: ProjectQuestion, rules: str) -> None:
+    """Publish a result by a profile of rules. The ledger records it, and refuses what would
+    disclose rows together with its earlier entries.
     """
     owner, schema = desk.key(project).owner, desk.schema(project)
-    with desk.writing, warnings.catch_warnings(record=True) as told:
+    with desk.writing, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", es.DisclosureWarning)
         found = owner.publish(
             project.result_file(asked), schema, rules=rules, ledger=ledger(desk, project)
         )
     warned = [
-        in_page_words(one.message) for one in told if isinstance(one.message, es.DisclosureWarning)
+        in_page_words(one.message)
+        for one in caught
+        if isinstance(one.message, es.DisclosureWarning)
     ]
-    title = f"{asking.title_of(asked.name)}: {asking.described(asked.name, asked.parameters)}"
-    _keep(desk, project, asked, BY_RULES, published(found, title, warned))
+    title = f"{asking.title_of(asked.name)}: {asking.describe(asked.name, asked.parameters)}"
+    _keep(desk, project, asked, BY_RULES, show_published(found, title, warned))
 
 
-def release(desk: Desk, project: Project, asked: Asked, epsilon: float, delta: float) -> None:
-    """See a result with noise, which is spent from the budget before, and kept in a file: to make
-    it again costs again.
+def release(
+    desk: Desk, project: Project, asked: ProjectQuestion, epsilon: float, delta: float
+) -> None:
+    """Release a result with noise. The cost is spent first, and the release is kept in a file:
+    making it again costs again.
     """
     owner, schema = desk.key(project).owner, desk.schema(project)
     with desk.writing:
@@ -107,17 +112,15 @@ def release(desk: Desk, project: Project, asked: Asked, epsilon: float, delta: f
         number = 1 + sum(1 for _ in project.released_folder.iterdir())
         file = project.released_folder / f"{number}-{asked.id}.released"
         found.save(file)
-    _keep(desk, project, asked, WITH_NOISE, released(found, file))
+    _keep(desk, project, asked, WITH_NOISE, show_released(found, file))
 
 
-def _keep(desk: Desk, project: Project, asked: Asked, way: str, found: Outgoing) -> None:
-    desk.outgoing.setdefault((project.id, asked.id), {})[way] = found
+def _keep(desk: Desk, project: Project, asked: ProjectQuestion, form: str, found: Outgoing) -> None:
+    desk.outgoing.setdefault((project.id, asked.id), {})[form] = found
 
 
-def outgoing(desk: Desk, project: Project, asked: Asked) -> dict[str, Outgoing]:
-    """Return what others may see of a result, by the way in which they may; until the key is
-    locked.
-    """
+def outgoing(desk: Desk, project: Project, asked: ProjectQuestion) -> dict[str, Outgoing]:
+    """Return what others may see of a result, by rules or with noise; until the key is locked."""
     return desk.outgoing.get((project.id, asked.id), {}) if desk.is_unlocked(project) else {}
 
 
@@ -149,7 +152,7 @@ def budget_route(desk: TheDesk, web: TheWeb, project: TheProject, form: SentForm
         set_budget(desk, project, number_in(form, "epsilon"), number_in(form, "delta"))
         return "results?done=budget"
 
-    return web.tried(project, "results", act)
+    return web.attempt(project, "results", act)
 
 
 @router.post("/p/{id}/results/{question}/publish")
@@ -162,7 +165,7 @@ def publish_route(
         publish(desk, project, asked, text_in(form, "rules"))
         return f"results?at={BY_RULES}-{asked.id}"
 
-    return web.tried(project, "results", act)
+    return web.attempt(project, "results", act)
 
 
 @router.post("/p/{id}/results/{question}/release")
@@ -176,30 +179,30 @@ def release_route(
         release(desk, project, asked, epsilon, delta)
         return f"results?at={WITH_NOISE}-{asked.id}"
 
-    return web.tried(project, "results", act)
+    return web.attempt(project, "results", act)
 
 
-def _outgoing(desk: Desk, project: Project, asked: Asked, way: str) -> Outgoing:
+def _outgoing(desk: Desk, project: Project, asked: ProjectQuestion, form: str) -> Outgoing:
     found = outgoing(desk, project, asked)
-    if way not in found:
-        raise HTTPException(404, "this was not published or released since the key was unlocked")
-    return found[way]
+    if form not in found:
+        raise NotHere(404, "this was not published or released since the key was unlocked")
+    return found[form]
 
 
-@router.get("/p/{id}/results/{question}/{way}.csv")
-def outgoing_csv(desk: TheDesk, project: TheProject, asked: TheQuestion, way: str) -> Response:
+@router.get("/p/{id}/results/{question}/{form}.csv")
+def outgoing_csv(desk: TheDesk, project: TheProject, asked: TheQuestion, form: str) -> Response:
     """Give what others may see, as CSV."""
-    found = _outgoing(desk, project, asked, way)
+    found = _outgoing(desk, project, asked, form)
     if found.table is None:
-        raise HTTPException(404, "nothing can be shown of this result by these rules")
-    return download(found.csv.encode(), f"{way}-{asked.name}-{asked.id}.csv", "text/csv")
+        raise NotHere(404, "nothing can be shown of this result by these rules")
+    return download(found.csv.encode(), f"{form}-{asked.name}-{asked.id}.csv", "text/csv")
 
 
-@router.get("/p/{id}/results/{question}/{way}.txt")
-def outgoing_text(desk: TheDesk, project: TheProject, asked: TheQuestion, way: str) -> Response:
+@router.get("/p/{id}/results/{question}/{form}.txt")
+def outgoing_text(desk: TheDesk, project: TheProject, asked: TheQuestion, form: str) -> Response:
     """Give what others may see, with what is said of it."""
-    found = _outgoing(desk, project, asked, way)
-    return download(f"{found.text}\n".encode(), f"{way}-{asked.name}-{asked.id}.txt", "text/plain")
+    found = _outgoing(desk, project, asked, form)
+    return download(f"{found.text}\n".encode(), f"{form}-{asked.name}-{asked.id}.txt", "text/plain")
 
 
 @router.get("/p/{id}/board")
@@ -207,6 +210,6 @@ def board(desk: TheDesk, project: TheProject) -> Response:
     """Give the report for an ethics board."""
     try:
         file = write_report(desk, project)
-    except MENDABLE as error:
-        raise HTTPException(409, in_page_words(error)) from None
+    except CORRECTABLE as error:
+        raise NotHere(409, in_page_words(error)) from None
     return download(file.read_bytes(), f"report-{project.id}.html", "text/html")

@@ -11,10 +11,10 @@ from fastapi.responses import Response
 
 from encryptedstats.app import asking, columns
 from encryptedstats.app.desk import Desk, Refused
-from encryptedstats.app.projects import Asked, Choices, Data, Project
+from encryptedstats.app.projects import Choices, Data, Project, ProjectQuestion
 from encryptedstats.app.web import SentForm, TheDesk, TheProject, TheQuestion, TheWeb
-from encryptedstats.app.words import MENDABLE, in_page_words
-from encryptedstats.tables.questions.question import known_questions
+from encryptedstats.app.words import CORRECTABLE, in_page_words
+from encryptedstats.tables.questions.question import load_all_questions
 
 router = APIRouter()
 
@@ -24,7 +24,7 @@ def values(
     project: Project,
     *,
     name: str = "",
-    given: Mapping[str, Any] | None = None,
+    answers: Mapping[str, Any] | None = None,
     target: str = "",
     **_: Any,
 ) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def values(
         return {"form": None, "catalogue": asking.catalogue()}
     columns.check_unchanged(data)
     offer = asking.Offer.of(data, choices.model_copy(update={"target": target or choices.target}))
-    return {"form": asking.form_of(name, offer, given), "catalogue": {}}
+    return {"form": asking.form_of(name, offer, answers), "catalogue": {}}
 
 
 def ask(
@@ -49,7 +49,9 @@ def ask(
     needs = asking.needs_of(name, parameters, data, choices)
     with project.changing() as state:
         state.choices = choices
-        one = Asked(id=secrets.token_hex(4), name=name, parameters=dict(parameters), needs=needs)
+        one = ProjectQuestion(
+            id=secrets.token_hex(4), name=name, parameters=dict(parameters), needs=needs
+        )
         state.asked = [*state.asked, one]
         state.columns_done, state.plan = False, None
 
@@ -91,16 +93,17 @@ def ask_question(desk: TheDesk, web: TheWeb, project: TheProject, form: SentForm
     name = "".join(texts.get("question", ())[:1])
     target = "".join(texts.get(asking.TARGET, ())[:1])
     try:
-        given = asking.given_in(name, texts)
-    except MENDABLE as error:
-        more = {"name": name} if name in known_questions() else {}
+        answers = asking.parse_form(name, texts)
+    except CORRECTABLE as error:
+        is_known = name in load_all_questions() or name in asking.IN_ROUNDS
+        more = {"name": name} if is_known else {}
         return web.step(project, "questions", in_page_words(error), 422, **more)
 
     def act() -> str:
-        ask(desk, project, name, given, target)
+        ask(desk, project, name, answers, target)
         return "questions?done=asked"
 
-    return web.tried(project, "questions", act, name=name, given=given, target=target)
+    return web.attempt(project, "questions", act, name=name, answers=answers, target=target)
 
 
 @router.post("/p/{id}/questions/{question}/remove")
@@ -111,4 +114,4 @@ def remove(desk: TheDesk, web: TheWeb, project: TheProject, asked: TheQuestion) 
         unask(desk, project, asked.id)
         return "questions?done=removed"
 
-    return web.tried(project, "questions", act)
+    return web.attempt(project, "questions", act)
