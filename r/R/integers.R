@@ -17,9 +17,9 @@ keygen <- function(p) {
 key_of <- function(key) inside(if (inherits(key, "encrypted_keys")) key$sk else key)
 
 #' Encrypt whole numbers, a vector or matrix of them, or a table that a schema describes.
-enc <- function(key, x) {
+enc <- function(key, x, ...) {
   value <- if (inherits(x, "encrypted")) inside(x) else integers(whole_numbers(x))
-  wrapped(key_of(key)$encrypt(value))
+  wrapped(key_of(key)$encrypt(value, ...))
 }
 
 #' Open what was encrypted, or computed on it: a number, vector, matrix, model or result.

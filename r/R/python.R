@@ -44,6 +44,21 @@ integers <- function(x) {
   lapply(unname(as.vector(x)), function(v) int(v))
 }
 
+# Whole numbers as Python's integers, factors as text: levels, counts and choices are never fractions.
+whole <- function(x) {
+  if (is.factor(x)) return(as.character(x))
+  if (is.numeric(x) && all(is.finite(x)) && all(x == round(x))) integers(x) else x
+}
+
+whole_list <- function(x) lapply(as.list(x), whole)
+
+# Options of a call, with single whole numbers as Python's integers.
+options_in <- function(...) lapply(list(...), function(x) if (length(x) == 1 && is.numeric(x)) whole(x) else x)
+
+text_of_formula <- function(x) {
+  if (inherits(x, "formula")) paste(deparse(x, width.cutoff = 500L), collapse = " ") else x
+}
+
 # A data frame for pandas; factors as their levels, missing values as None.
 frame_to_python <- function(frame) {
   columns <- lapply(frame, function(column) {
