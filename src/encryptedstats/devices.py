@@ -10,9 +10,9 @@ from encryptedstats.circuits.devices import (
     SealDevice,
     Speed,
     Task,
+    get_devices,
     on_residues,
     register,
-    registered,
     run_steps,
     unregister,
 )
@@ -25,9 +25,9 @@ __all__ = [
     "SealDevice",
     "Speed",
     "Task",
+    "get_devices",
     "on_residues",
     "register",
-    "registered",
     "run_steps",
     "unregister",
 ]

@@ -21,6 +21,8 @@ from encryptedstats.joint.messages import (
     SHARES_KIND,
 )
 from encryptedstats.joint.state import MEMBER_KIND, SEEN_KIND
+from encryptedstats.spotcheck.kept import FAILED_KIND, POSITIONS_KIND, ROWS_KIND
+from encryptedstats.spotcheck.messages import CHALLENGE_KIND, RESPONSE_KIND
 from encryptedstats.storage.container import Container, Facts, FileKind
 from encryptedstats.tables import PublicSchema
 from encryptedstats.tables.answers.files import ANSWER_FILES
@@ -161,6 +163,20 @@ KINDS: Final[dict[str, FileKind]] = {
             "draft of a table that is not finished: run the same encrypt again"
         ),
     ),
+    **{
+        kind: FileKind(f"the {kind}", use, frozenset(sections))
+        for kind, use, sections in (
+            (POSITIONS_KIND, "it stays beside the secret key", {"secret", "state"}),
+            (
+                ROWS_KIND,
+                "it stays beside the secret key",
+                {"secret", "schema", "columns", "blocks"},
+            ),
+            (FAILED_KIND, "it stays beside the secret key", {"question"}),
+            (CHALLENGE_KIND, "a worker answers it", {"seeds", "blocks"}),
+            (RESPONSE_KIND, "open --verify asks for it and checks it", {"residues"}),
+        )
+    },
     BLOCK_KIND: FileKind(
         "a block of an encrypted table",
         "give the folder of the table it belongs to",

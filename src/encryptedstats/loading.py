@@ -28,8 +28,8 @@ def load(
         own, unless others are wanted (with rotations, say).
     by_others : bool
         Of a table: compute on it although rows of it were encrypted with the public keys, by others
-        than the owner. A contributor who forges such rows and sees a result can recover the secret key: see
-        :meth:`EncryptedTable.accept_others`.
+        than the owner. A contributor who forges such rows and sees a result can recover the secret
+        key: see :meth:`EncryptedTable.accept_others`.
 
     Returns
     -------

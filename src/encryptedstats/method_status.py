@@ -33,9 +33,11 @@ STATUS: Final[dict[str, MethodStatus]] = {
     "Anova": MethodStatus(_BY_GROUP, "2 + factors", "statsmodels, R"),
     "ChiSquare": MethodStatus(_CELLS, "2", "SciPy, R"),
     "CochranArmitage": MethodStatus(_CELLS, "2", "statsmodels, R"),
+    "CochranQ": MethodStatus(_CELLS, "variables", "statsmodels, R"),
     "CompletelyRandomForest": MethodStatus(
         "rows of leaves", "depth + 1", "counts by hand, the paper"
     ),
+    "Concordance": MethodStatus(_TIMES, "3", "lifelines, R (survival)"),
     "Correlation": MethodStatus(_MOMENTS, "2", "SciPy, R"),
     "Covariance": MethodStatus(_MOMENTS, "2", "NumPy, R"),
     "CoxRegression": MethodStatus(_TIMES, "2 + variables", "R (survival)"),
@@ -47,7 +49,7 @@ STATUS: Final[dict[str, MethodStatus]] = {
     "FisherDiscriminant": MethodStatus(_MOMENTS, "3", "scikit-learn"),
     "FisherExact": MethodStatus(_CELLS, "2", "SciPy, R"),
     "GLM": MethodStatus(_CELLS, "1 + variables", "statsmodels, R"),
-    "GenomeScan": MethodStatus("sums and squares by variant", "2", "SciPy, statsmodels"),
+    "GenomeScan": MethodStatus("sums and squares by variant", "2", "SciPy, statsmodels, PLINK"),
     "Histogram": MethodStatus(_CELLS, "2", "NumPy"),
     "IncidenceRate": MethodStatus("events and time by group", "3", "SciPy, R"),
     "KaplanMeier": MethodStatus(_TIMES, "3", "lifelines, R"),
@@ -59,13 +61,18 @@ STATUS: Final[dict[str, MethodStatus]] = {
     "LinearRegression": MethodStatus(_MOMENTS, "3", "statsmodels, NIST, R"),
     "LogRank": MethodStatus(_TIMES, "4", "lifelines, R"),
     "MannWhitney": MethodStatus(_VALUES, "3", "SciPy"),
+    "Manova": MethodStatus(_BY_GROUP, "3", "R"),
     "MantelHaenszel": MethodStatus(_CELLS, "3", "statsmodels, R"),
     "McNemar": MethodStatus(_CELLS, "2", "statsmodels"),
     "MultinomialNB": MethodStatus("rows of bins", "2", "counts by hand, the paper"),
+    "MultinomialRegression": MethodStatus(_CELLS, "1 + variables", "statsmodels, R (nnet)"),
     "OddsRatio": MethodStatus(_CELLS, "2", "statsmodels"),
     "OneStepLogisticRegression": MethodStatus(_MOMENTS, "3", "the paper", _ONE_STEP),
     "PCA": MethodStatus(_MOMENTS, "2", "scikit-learn, R"),
     "Pairs": MethodStatus("rows of pairs of bins", "3", "pandas, SciPy, scikit-learn"),
+    "PairwiseLogRank": MethodStatus(_TIMES, "3", "lifelines, R (survival)"),
+    "PairwiseMannWhitney": MethodStatus(_VALUES, "3", "SciPy, R"),
+    "PairwiseProportions": MethodStatus(_CELLS, "2", "SciPy, R"),
     "PairwiseTTest": MethodStatus(_BY_GROUP, "3", "SciPy, statsmodels"),
     "PartialCorrelation": MethodStatus(_MOMENTS, "2", "regression residuals"),
     "PiecewiseExponential": MethodStatus(_TIMES, "2 + variables", "statsmodels"),
@@ -76,6 +83,7 @@ STATUS: Final[dict[str, MethodStatus]] = {
     "Ridge": MethodStatus(_MOMENTS, "3", "scikit-learn"),
     "SemiparametricNB": MethodStatus("sums by class", "2", "the paper", _ONE_STEP),
     "SignedRank": MethodStatus(_VALUES, "3", "SciPy"),
+    "StandardisedRate": MethodStatus(_CELLS, "3", "its formulas, SciPy"),
     "TAN": MethodStatus("rows of pairs of bins", "3", "its formula"),
     "TTest": MethodStatus(_BY_GROUP, "3", "SciPy, statsmodels, R"),
     "VarianceTest": MethodStatus(_BY_GROUP, "3", "SciPy, R"),
@@ -83,6 +91,14 @@ STATUS: Final[dict[str, MethodStatus]] = {
     "crosstab": MethodStatus(_CELLS, "2", "pandas"),
     "moments": MethodStatus(_MOMENTS, "2", "NumPy"),
 }
+
+
+#: Classifiers with their defaults by mean AUC on the data sets of the evaluation, the best first.
+BY_AUC: Final = ("AODE", "TAN", "CompletelyRandomForest", "MultinomialNB", "SemiparametricNB")
+ADVICE: Final = (
+    "Classifiers by mean AUC on the 19 data sets of the evaluation: aode, forest depth=6, tan, "
+    "forest depth=3, mnb, snb"
+)
 
 
 def methods() -> pd.DataFrame:
@@ -94,8 +110,10 @@ def methods() -> pd.DataFrame:
         By name: ``title``, ``kind`` ("model" or "statistic"), ``totals`` that are opened,
         ``products`` (how many columns are multiplied in a total, at most), ``exact`` (whether the
         result is that of the plain rows in their bins), ``note``, ``predicts`` ("encrypted",
-        "opened" or nothing), ``released`` (whether it can be released with noise) and
-        ``compared_with``. Questions of installed packages have no totals and no comparison here.
+        "opened" or nothing), ``released`` (whether it can be released with noise),
+        ``compared_with``, and ``auc_rank`` (of classifiers with their defaults, by mean AUC on the
+        data sets of the evaluation; empty for others). Questions of installed packages have no
+        totals and no comparison here.
 
     Examples
     --------
@@ -108,10 +126,10 @@ def methods() -> pd.DataFrame:
     from encryptedstats.models.base import TotalsModel
     from encryptedstats.publishing.tables import WRITTEN
     from encryptedstats.tables.questions.question import Question
-    from encryptedstats.tables.questions.words import known_types
+    from encryptedstats.tables.questions.words import find_question_types
 
     lines = {}
-    for name, question in sorted(known_types().items(), key=lambda item: item[0].lower()):
+    for name, question in sorted(find_question_types().items(), key=lambda item: item[0].lower()):
         status = STATUS.get(name, MethodStatus("", "0", ""))
         answers_encrypted = question.answers is not Question.answers and not question.why_opened
         predicts = hasattr(question, "predict")
@@ -125,5 +143,6 @@ def methods() -> pd.DataFrame:
             "predicts": "encrypted" if answers_encrypted else "opened" if predicts else "",
             "released": name in WRITTEN,
             "compared_with": status.compared,
+            "auc_rank": f"{BY_AUC.index(name) + 1} of {len(BY_AUC)}" if name in BY_AUC else "",
         }
     return pd.DataFrame.from_dict(lines, orient="index").rename_axis("question")

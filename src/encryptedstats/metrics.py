@@ -4,7 +4,8 @@ score, sensitivity and the like.
 Plain statistics of clear predictions; imports tables and nothing above. One class is the positive
 one, and every table names it. Intervals are Wilson's for shares, DeLong's for the AUC, normal for
 means and coefficients. Weights are those of rows, not numbers of copies: intervals use Kish's
-effective number of rows.
+effective number of rows. scikit-learn and SciPy are imported by the functions that compute with
+them: questions import this module before there is anything to score.
 """
 
 from __future__ import annotations
@@ -16,10 +17,6 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
-from scipy.special import expit, logit
-from scipy.stats import norm
-from sklearn.metrics import roc_auc_score, roc_curve
 
 from encryptedstats.errors import ArgumentError
 from encryptedstats.tables import Table
@@ -125,8 +122,8 @@ def wilson_interval(successes: float, n: float, confidence: float = 0.95) -> tup
 
 
 def auc(truth: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Return the area under the ROC curve: the share of pairs of both classes that are in order, ties
-    counting half.
+    """Return the area under the ROC curve: the share of pairs of both classes that are in order,
+    ties counting half.
 
     Examples
     --------
@@ -136,6 +133,8 @@ def auc(truth: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None) -
     positive, values, weight = _arrays(truth, scores, weights)
     if positive.all() or not positive.any():
         return np.nan
+    from sklearn.metrics import roc_auc_score
+
     return float(roc_auc_score(positive, values, sample_weight=weight))
 
 
@@ -168,6 +167,8 @@ def delong_variance(positive: NDArray[np.bool_], scores: Floats, weights: Floats
 def _auc_estimate(
     positive: NDArray[np.bool_], scores: Floats, weights: Floats, confidence: float
 ) -> Estimate:
+    from scipy.special import expit, logit
+
     value, n = auc(positive, scores, weights), len(positive)
     if np.isnan(value):
         return Estimate(value, n=n)
@@ -181,6 +182,8 @@ def _auc_estimate(
 
 
 def _newcombe(value: float, n1: float, n0: float, z: float) -> tuple[float, float]:
+    from scipy.optimize import brentq
+
     more = (n1 + n0) / 2 - 1
 
     def beyond(theta: float) -> float:
@@ -230,7 +233,9 @@ def _normal_quantile(confidence: float) -> float:
             f"confidence={confidence}: give a share between 0 and 1, such as 0.95",
             code="confidence-out-of-range",
         )
-    return float(norm.ppf((1 + confidence) / 2))
+    from scipy.special import ndtri
+
+    return float(ndtri((1 + confidence) / 2))
 
 
 def _share(
@@ -265,6 +270,8 @@ def roc_points(
     """Return shares of others and of positives that lie at or above each score, from the highest
     score on; both from 0 to 1.
     """
+    from sklearn.metrics import roc_curve
+
     weight = weights if resampled is None else weights * resampled
     false, true, _ = roc_curve(positive, scores, sample_weight=weight, drop_intermediate=False)
     return false, true
@@ -357,6 +364,8 @@ def logistic_line(
     """Return the line of log-odds that makes the targets (0 to 1) most likely, by Newton's method;
     of a given slope, its intercept.
     """
+    from scipy.special import expit
+
     centre, spread = float(np.average(x, weights=weights)), float(x.std()) or 1.0
     z = (x - centre) / spread
     design = np.ones((len(x), 1)) if slope is not None else np.column_stack([np.ones(len(x)), z])
@@ -390,6 +399,8 @@ def logistic_line(
 
 def log_odds(p: Floats) -> Floats:
     """Return the log odds of probabilities, which are clipped at 0.000001 from 0 and 1."""
+    from scipy.special import logit
+
     odds: Floats = logit(np.clip(p, _LEAST, 1 - _LEAST))
     return odds
 
@@ -774,7 +785,7 @@ def evaluate_predictions(
     confidence: float = 0.95,
     n_bins: int = _N_BINS,
 ) -> Evaluation:
-    """As :func:`evaluate`, of predictions that are there."""
+    """Score predictions that were made already; see :func:`evaluate`."""
     position = positive_position(made.classes, pos_label)
     if position is None and threshold is not None:
         raise ArgumentError(
@@ -829,9 +840,7 @@ def positive_position(classes: NDArray[Any], pos_label: Any = None) -> int | Non
 def _macro(
     made: Predictions, single: Mapping[Any, dict[str, Estimate]], confidence: float
 ) -> dict[str, Estimate]:
-    """Of more than two classes: accuracy and losses of all together, and means over classes of
-    everything else.
-    """
+    """Score more than two classes: accuracy and losses together, everything else by means."""
     found, rows = {}, len(made)
     for name in SCORES:
         values = [scores[name].estimate for scores in single.values()]

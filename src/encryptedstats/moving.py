@@ -103,7 +103,7 @@ def move_answer(
     facts = [replace(one, offset=0, factor=1) for one in numbers.facts]
     moved = encrypted_numbers(encryptor.keys, values, facts, numbers.places)
     moved.flooded, moved.schema_digest = numbers.flooded, digest
-    return replace(answer, totals=moved, beside={})
+    return replace(answer, totals=moved, extra_totals={})
 
 
 def move_table(
@@ -143,7 +143,9 @@ def move_table(
 def _mark_again(
     known: str | None, decryptor: Decryptor, encryptor: Encryptor, schema: Schema | None
 ) -> str | None:
-    """Return the digest of the rows' schema by the new key, if the old key has marked this schema."""
+    """Return the digest of the rows' schema by the new key, if the old key has marked
+    this schema.
+    """
     if known is not None and (
         schema is None or decryptor.schema_digest(schema.digest_json()) != known
     ):

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from encryptedstats.tables.questions.question import (
-    Known,
+    ModelTotals,
     Question,
     bin_columns,
     class_columns,
@@ -41,7 +41,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Answer",
-    "Known",
+    "ModelTotals",
     "Question",
     "bin_columns",
     "class_columns",

@@ -48,14 +48,15 @@ class TableView:
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"estimate": [1.0003], "pvalue": [1e-20]}, index=["age"])
     >>> TableView("Coefficients", frame).cells()
-    Cells(heads=['', 'estimate', 'pvalue'], rows=[['age', '1.0003', '< 2.2e-16']], n_labels=1)
+    FormattedTable(heads=['', 'estimate', 'pvalue'], rows=[['age', '1.0003', '< 2.2e-16']],
+    n_labels=1)
     """
 
     caption: str
     frame: pd.DataFrame
     marks: bool = False
 
-    def cells(self, max_rows: int | None = None) -> Cells:
+    def cells(self, max_rows: int | None = None) -> FormattedTable:
         """Return the table with text in every cell; columns of estimates that have no value at all
         are left out.
         """
@@ -63,7 +64,7 @@ class TableView:
 
 
 @dataclass(frozen=True)
-class Cells:
+class FormattedTable:
     """A table with text in every cell. The first ``n_labels`` columns name its lines."""
 
     heads: list[str]
@@ -301,7 +302,7 @@ def frame_text(frame: pd.DataFrame) -> str:
     return _table_text(TableView("", frame), None, None)
 
 
-def _cells_of(frame: pd.DataFrame, marks: bool, max_rows: int | None) -> Cells:
+def _cells_of(frame: pd.DataFrame, marks: bool, max_rows: int | None) -> FormattedTable:
     index, columns = frame.index, frame.columns
     shown = _rows_to_show(len(frame), max_rows)
     named = not (type(index).__name__ == "RangeIndex" and index.name is None)
@@ -330,7 +331,7 @@ def _cells_of(frame: pd.DataFrame, marks: bool, max_rows: int | None) -> Cells:
         heads.append("")
         for row, place in zip(rows, shown, strict=True):
             row.append("" if place is None else stars(values[place]))
-    return Cells(heads, rows, n_labels)
+    return FormattedTable(heads, rows, n_labels)
 
 
 def _rows_to_show(count: int, most: int | None) -> Sequence[int | None]:

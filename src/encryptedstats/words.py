@@ -50,5 +50,5 @@ def did_you_mean(name: object, names: Iterable[object]) -> str:
     (" (did you mean 'age'?)", '')
     """
     by_text = {str(name).casefold(): name for name in reversed(list(names))}
-    near = get_close_matches(str(name).casefold(), by_text, n=1, cutoff=0.7)
+    near = get_close_matches(str(name).casefold(), by_text, n=1, cutoff=0.65)
     return f" (did you mean {by_text[near[0]]!r}?)" if near else ""
