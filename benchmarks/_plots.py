@@ -25,6 +25,7 @@ def draw_all(folder: Path) -> list[Path]:
         ("growth", _growth),
         ("gpu", _gpu),
         ("privacy", _privacy),
+        ("peers", _peers),
     ):
         figure = draw(folder)
         if figure is not None:
@@ -202,4 +203,23 @@ def _gpu(folder: Path) -> Any:
     axes.set_xlim(1, 10_000)
     axes.set_xlabel("milliseconds")
     figure.legend(loc="upper center", ncols=2, fontsize="small")
+    return figure
+
+
+def _peers(folder: Path) -> Any:
+    """Draw the processor time of ours and of others, a panel for each task."""
+    results = _results(folder, "peers")
+    if not results or not results["cases"]:
+        return None
+    entries = [
+        (f"{entry['name']}: {case['task']}", entry)
+        for case in results["cases"]
+        for entry in case["entries"]
+    ][::-1]
+    figure, axes = _figure(0.8 + 0.32 * len(entries))
+    colours = ["#0072B2" if entry["encrypted"] else "#9a9a9a" for _, entry in entries]
+    axes.barh(range(len(entries)), [entry["cpu_seconds"] for _, entry in entries], color=colours)
+    axes.set_yticks(range(len(entries)), [name for name, _ in entries], fontsize=7)
+    axes.set_xscale("log")
+    axes.set_xlabel("seconds of processor time; blue: on encrypted rows")
     return figure

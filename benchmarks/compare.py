@@ -3,8 +3,9 @@
 
 Every case runs in fresh processes, of this tree and of the other in turn, so that both meet the
 same machine at about the same time; what is compared is the median of the ratios of all rounds, in
-seconds of processor time and of the clock, beside the best of each. A case uses only calls that both versions have. The other tree
-needs its kernels built (``python setup.py build_ext --inplace``).
+seconds of processor time and of the clock, beside the best of each. A case uses only calls that
+both versions have. The other tree needs its kernels built (``python setup.py build_ext
+--inplace``).
 """
 
 from __future__ import annotations

@@ -106,6 +106,26 @@ def make_plain(files: list[File]) -> str:
     return format_table(heads, rows, files)
 
 
+def make_instructions(files: list[File]) -> str:
+    (file,) = files
+    rows = []
+    for table in file["results"]["tables"]:
+        used, times = table["cpu_seconds"], table["times_plain"]
+        rows.append(
+            [
+                f"{table['what']}, {table['rows']:,} rows",
+                format_seconds(used["scikit-learn"]),
+                *(
+                    f"{format_seconds(used[level])} ({times[level]:.2f})" if level in used else ""
+                    for level in ("avx2", "ifma")
+                ),
+                f"{table['goal']:.1f}",
+            ]
+        )
+    heads = ["table", "scikit-learn", "`avx2` (ratio)", "`ifma` (ratio)", "goal with `avx2`"]
+    return format_table(heads, rows, [file])
+
+
 def make_predict(files: list[File]) -> str:
     (file,) = files
     rows = [
@@ -137,9 +157,33 @@ def make_products(files: list[File]) -> str:
 
 def make_scan(files: list[File]) -> str:
     (file,) = files
-    results = file["results"]
-    rows = [[what, format_seconds(value)] for what, value in results["seconds"].items()]
-    heads = [f"{results['people']:,} people, {results['snps']:,} variants", "time"]
+    cases = file["results"]["cases"]
+    rows = []
+    for case in cases:
+        of_all = case["snps"] / case["columns"]
+        for step in ("encrypt", "scan", "open"):
+            columns = of_all * case["seconds"][f"{step}, {case['columns']} columns"]
+            shown = (case["seconds"][step], case["cpu_seconds"][step], columns)
+            rows.append(["", step, *map(format_seconds, shown)])
+        rows.append(["", "NumPy", format_seconds(case["seconds"]["NumPy"]), "", ""])
+        rows[-4][0] = f"{case['people']:,} people, {case['snps']:,} variants"
+    heads = ["three covariates", "", "time", "of processors", "a column for each variant"]
+    return format_table(heads, rows, [file])
+
+
+def make_spot_checks(files: list[File]) -> str:
+    (file,) = files
+    rows = [
+        [
+            f"{one['table']}, {one['rows']:,} rows",
+            f"{one['owner_share_of_verify']:.1%}",
+            f"{one['worker_share_of_fit']:.0%}",
+            size_text(one["bytes_down_more"]),
+            f"{one['bytes_kept'] / one['bytes_table']:.1%}",
+        ]
+        for one in file["results"]["tables"]
+    ]
+    heads = ["100 trees", "owner, of verifying", "worker, of the fit", "more down", "kept"]
     return format_table(heads, rows, [file])
 
 
@@ -216,31 +260,58 @@ def make_gpu(files: list[File]) -> str:
     return format_table(heads, rows, [file])
 
 
-def make_compare(files: list[File]) -> str:
+def make_models(files: list[File]) -> str:
+    results = files[0]["results"]
+    lines = ["| model | encrypted rows | mean AUC | near the best |", "|---|---|---:|---:|"]
+    for one in sorted(results["models"], key=lambda one: -one["auc"]):
+        near = one["near_the_best_of_ours"]
+        own = f"`{one['model']}`" if one["model"].isidentifier() else one["model"]
+        lines.append(
+            f"| {own} | {'yes' if one['ours'] else 'no'} | {one['auc']:.3f} | "
+            f"{'' if near is None else near} |"
+        )
+    return (
+        "\n".join(lines)
+        + f"\n\n*Means over {len(results['datasets'])} data sets and {results['splits']} random "
+        f"splits of each (version {short(files[0]['version'])}). Near the best: on how many data "
+        "sets the mean is within 0.01 of the best that can be fitted to encrypted rows.*\n"
+    )
+
+
+def make_peers(files: list[File]) -> str:
     (file,) = files
-    rows = [
-        [
-            case["what"].rstrip("."),
-            *(f"{case['processor'][what]:.2f} s" for what in ("other", "this")),
-            *(f"{case[key]['ratio']:.2f}" for key in ("processor", "seconds")),
-        ]
-        for case in file["results"]["cases"]
-    ]
-    heads = ["what", "version 0.2", "this version", "ratio", "ratio by the clock"]
-    return format_table(heads, rows, files)
+    rows = []
+    for case in file["results"]["cases"]:
+        ours = case["entries"][0]["cpu_seconds"]
+        for number, one in enumerate(case["entries"]):
+            task = "" if number else f"{case['task']}, {case['rows']:,} rows"
+            rows.append(
+                [
+                    task,
+                    one["name"],
+                    "yes" if one["encrypted"] else "no",
+                    format_seconds(one["cpu_seconds"]),
+                    f"{ratio:,.0f}" if (ratio := one["cpu_seconds"] / ours) > 9 else f"{ratio:.2g}",
+                ]
+            )
+    heads = ["task", "by", "encrypted", "processor time", "times ours"]
+    return format_table(heads, rows, [file])
 
 
 BLOCKS: dict[str, tuple[Callable[[list[File]], str], tuple[str, ...]]] = {
     "start": (make_start, ("plain_2",)),
     "plain": (make_plain, ("plain_2", "plain_16")),
+    "instructions": (make_instructions, ("instructions",)),
     "predict": (make_predict, ("predict_2",)),
     "products": (make_products, ("products",)),
     "scan": (make_scan, ("scan",)),
     "planning": (make_planning, ("planning",)),
     "estimates": (make_estimates, ("estimates",)),
+    "spot_checks": (make_spot_checks, ("spotcheck",)),
     "noise": (make_noise, ("noise",)),
     "gpu": (make_gpu, ("gpu",)),
-    "compare": (make_compare, ("compare",)),
+    "models": (make_models, ("models",)),
+    "peers": (make_peers, ("peers",)),
 }
 
 

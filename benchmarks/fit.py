@@ -35,7 +35,7 @@ from encryptedstats.circuits.devices.native.sums import (
 )
 from encryptedstats.circuits.devices.seal import SealExecution
 from encryptedstats.circuits.devices.steps import StepByStep
-from encryptedstats.circuits.lowering import FLAT, Setting, Way, lower
+from encryptedstats.circuits.lowering import FLAT, Schedule, Setting, lower
 from encryptedstats.circuits.program import SLOTS, Program
 from encryptedstats.circuits.sources import Source
 from encryptedstats.machine import CPU_VARIABLE, cores, default_limit
@@ -145,7 +145,7 @@ def sums_program(outputs: Sequence[Expression], source: Source) -> Program:
     after.
     """
     setting = Setting(source.parameters, source.layout, source.with_secret_key, SLOTS)
-    return lower(outputs, setting, Way(FLAT))
+    return lower(outputs, setting, Schedule(FLAT))
 
 
 def add_up(program: Program, source: Source, threads: int) -> None:
@@ -315,7 +315,9 @@ def _case_study(
 
     def sums() -> None:
         add_up(
-            sums_program(sealed.facts.circuit(forest, sealed.layout)[0], sealed), sealed, cores()
+            sums_program(sealed.facts.circuit(forest, sealed.layout)[0], sealed.source()),
+            sealed,
+            cores(),
         )
 
     few = Settings(settings.quick, 0.0, 2 if settings.quick else 3, 3)

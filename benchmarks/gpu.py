@@ -27,7 +27,7 @@ import encryptedstats as es
 from benchmarks._common import Report, Settings, part
 from benchmarks.fit import Copied, Repeated
 from encryptedstats.circuits import column
-from encryptedstats.circuits.devices import CudaDevice, Device, Run, Task, registered
+from encryptedstats.circuits.devices import CudaDevice, Device, Run, Task, get_devices
 from encryptedstats.circuits.devices.cuda import gpu as gpus
 from encryptedstats.circuits.devices.cuda.lower import lower_together
 from encryptedstats.circuits.devices.cuda.ring import GpuRing, _polys, _with_each
@@ -105,7 +105,7 @@ def gpu(settings: Settings) -> Report:
 
 def device() -> CudaDevice:
     """The one that is registered."""
-    found = registered()["cuda"]
+    found = get_devices()["cuda"]
     assert isinstance(found, CudaDevice)
     return found
 
@@ -199,9 +199,9 @@ def _fitted(name: str, times: int) -> dict[str, Any]:
     source: Source = sealed.source() if times == 1 else Numbered(sealed, times)
     outputs = sealed.facts.circuit(forest, source.layout)[0]
     started = time.perf_counter()
-    program = compile_for(outputs, source, beside=1).program
+    program = compile_for(outputs, source).program
     prepared = time.perf_counter() - started
-    ours, native = device(), registered()["native"]
+    ours, native = device(), get_devices()["native"]
     started = time.perf_counter()
     mine = packs_of(ours, program, source)
     first = time.perf_counter() - started
@@ -249,7 +249,8 @@ def _afresh(ours: CudaDevice, program: Any, source: Source) -> list[Any]:
 def _stages(ours: CudaDevice, program: Any, source: Source) -> dict[str, Any]:
     """The same, stage by stage."""
     loaded = load_tape(ours.session, Task(program, source, {}, QUIET), {})
-    keyed, args = ours.session.keyed(source.keys), program.packs[0].args
+    keyed, args = ours.session.load_keys(source.keys), program.packs[0].args
+    start = program.n_interleaved.bit_length() - 1
     if loaded is None or keyed is None:
         return {"stages": "the card does not hold it at once"}
     evaluator, made, firsts = loaded.evaluator, loaded.made, loaded.made.firsts
@@ -259,7 +260,7 @@ def _stages(ours: CudaDevice, program: Any, source: Source) -> dict[str, Any]:
     return {
         "sums": laps(lambda: evaluator.sums_on_gpu(made, loaded.columns)),
         "lowered": laps(lambda: lower_together(keyed, args, sums, firsts)),
-        "merged": laps(lambda: keyed.ring.pack(totals, keyed.packing)),
+        "merged": laps(lambda: keyed.ring.pack(totals, keyed.packing, start, start=start)),
         "polynomials": sum(size for size in (total.size for total in program.sums)),
     }
 
@@ -271,9 +272,7 @@ def _from_pinned_memory() -> dict[str, Any]:
     sealed, ours = owner.encrypt(table), device()
     found = {}
     for name, source in (("pinned", Pinned(sealed, MILLION)), ("copied", Copied(sealed, MILLION))):
-        program = compile_for(
-            sealed.facts.circuit(forest, source.layout)[0], source, beside=1
-        ).program
+        program = compile_for(sealed.facts.circuit(forest, source.layout)[0], source).program
         found[name] = laps(lambda: _afresh(ours, program, source), 5)  # noqa: B023  # run at once
     return found
 
@@ -294,13 +293,14 @@ def _from_disk() -> dict[str, Any]:
             path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()
         )
         stored = es.load(folder + "/table")
-        outputs = stored.facts.circuit(forest, stored.layout)[0]
-        program = compile_for(outputs, stored, beside=1).program
-        found["packed"] = laps(lambda: _afresh(ours, program, stored), 3, 10.0)
+        source = stored.source()
+        outputs = stored.facts.circuit(forest, source.layout)[0]
+        program = compile_for(outputs, source).program
+        found["packed"] = laps(lambda: _afresh(ours, program, source), 3, 10.0)
         started = time.perf_counter()
-        theirs = packs_of(registered()["native"], program, stored)
+        theirs = packs_of(get_devices()["native"], program, source)
         found["native_ms"] = 1e3 * (time.perf_counter() - started)
-        mine = _afresh(ours, program, stored)
+        mine = _afresh(ours, program, source)
         found["exact"] = all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
     return found
 
@@ -313,11 +313,11 @@ def _products() -> dict[str, Any]:
     source = Numbered(sealed, MILLION)
     names = [str(one) for one in sealed.facts.columns][:20]
     outputs = [(column(a) * column(b)).total() for i, a in enumerate(names) for b in names[i:]]
-    program = compile_for(outputs, source, beside=1).program
+    program = compile_for(outputs, source).program
     ours = device()
     mine = packs_of(ours, program, source)
     started = time.perf_counter()
-    theirs = packs_of(registered()["native"], program, source)
+    theirs = packs_of(get_devices()["native"], program, source)
     by_native = time.perf_counter() - started
     same = all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
     return {
@@ -359,9 +359,7 @@ def _predicted(fraction: int, rows: int) -> dict[str, Any]:
                 1e3 * (time.perf_counter() - between),
             ]
         found[name] = {"fit_predict_ms": seconds}
-        opened.append(
-            owner.open(votes, schema=schema).to_numpy()
-        )  # residues differ: a GPU puts no totals side by side
+        opened.append(owner.open(votes, schema=schema).to_numpy())
     found["exact"] = bool((opened[0] == opened[1]).all())
     expected = es.CompletelyRandomForest(forest.n_trees, 2, fraction=fraction, random_state=1).fit(
         train

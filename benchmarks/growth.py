@@ -66,7 +66,7 @@ def _measured(case: Case) -> dict[str, Any]:
     forest = es.CompletelyRandomForest(case.trees, case.depth, random_state=1)
     plan = es.plan(forest, schema, case.rows)
     sealed = es.Owner(plan).encrypt(schema.table(frame))
-    program = sums_program(sealed.facts.circuit(forest, sealed.layout)[0], sealed)
+    program = sums_program(sealed.facts.circuit(forest, sealed.layout)[0], sealed.source())
     return {
         "sums_s": _best(lambda: add_up(program, sealed, cores())),
         "total_s": _best(lambda: forest.fit(sealed, progress=False)),

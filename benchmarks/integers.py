@@ -33,8 +33,8 @@ TITLES = {
 # The R package HomomorphicEncryption on one core of a comparable machine: given by the project's
 # issue 2, NOT measured here. Its parameters promise 6 products in a row and carry 3.
 R_PACKAGE: dict[str, Any] = {
-    "source": "R package HomomorphicEncryption, N=8192, 224-bit q, one core of a comparable machine; "
-    "measured elsewhere",
+    "source": "R package HomomorphicEncryption, N=8192, 224-bit q, one core of a comparable "
+    "machine; measured elsewhere",
     "milliseconds": {
         "encrypt_secret": None,
         "encrypt_public": [43, 55],

@@ -101,13 +101,13 @@ def _of(name: str, repeats: int, python: str | None) -> dict[str, Any]:
     wanted = (test[target] == schema.classes[1]).to_numpy()
     forest = es.CompletelyRandomForest(n_trees=TREES, depth=DEPTH, random_state=0)
     exact = [int(total) for total in table.totals(forest)]
-    auc = _auc(forest.opened(exact, schema, len(table)), new, wanted)
+    auc = _auc(forest.interpret(exact, schema, len(table)), new, wanted)
     released = {}
     for epsilon in EPSILONS:
         plan = plan_release(forest, schema.public(), epsilon=epsilon, delta=DELTA)
         made = [plan.noisy(exact, len(table)) for _ in range(repeats)]
         released[epsilon] = [
-            _auc(forest.opened(totals, schema, n), new, wanted) for totals, n in made
+            _auc(forest.interpret(totals, schema, n), new, wanted) for totals, n in made
         ]
     beside = None if python is None else _beside(python, train, test, target, wanted, repeats)
     return {

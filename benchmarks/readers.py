@@ -94,7 +94,7 @@ def _of_a_regression(n_columns: int) -> list[Case]:
 
 
 def _opened(model: es.LinearRegression, table: es.Table) -> es.LinearRegression:
-    return model.opened(model.totals_, table.schema, len(table))
+    return model.interpret(model.totals_, table.schema, len(table))
 
 
 def _of_groups(quick: bool) -> list[Case]:

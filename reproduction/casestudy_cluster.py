@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import encryptedstats as es
+from encryptedstats.cluster import submit
 from encryptedstats.cluster.items import Done
-from encryptedstats.cluster.scheduling import connect
+from encryptedstats.cluster.scheduling import DaskRun, connect, run_on_dask
 
 
 def main() -> None:
@@ -30,19 +31,15 @@ def main() -> None:
 
 
 def _round(asked: dict[str, Any], client: Any) -> dict[str, Any]:
-    told: list[Done] = []
+    done: list[Done] = []
 
     def fit(forest: tuple[int, str]) -> None:
         seed, out = forest
         model = es.CompletelyRandomForest(
             asked["trees"], asked["depth"], fraction=0, random_state=seed
         )
-        options = {
-            "scheduler": client,
-            "rows_per_shard": asked["rows_per_shard"],
-            "told": told.append,
-        }
-        es.cluster.fit(model, asked["table"], out, **options)
+        job = submit(model, asked["table"], out, rows_per_shard=asked["rows_per_shard"])
+        run_on_dask(job, DaskRun(client, on_done=done.append))
 
     started = time.perf_counter()
     with ThreadPoolExecutor(
@@ -54,8 +51,8 @@ def _round(asked: dict[str, Any], client: Any) -> dict[str, Any]:
     shards = [path.stat().st_size for place in places for path in place.iterdir()]
     return {
         "seconds": seconds,
-        "work_seconds": sum(done.seconds for done in told),
-        "items": len(told),
+        "work_seconds": sum(one.seconds for one in done),
+        "items": len(done),
         "shard_results": len(shards),
         "shard_bytes": sum(shards),
     }

@@ -75,11 +75,13 @@ class FastForest:
     step: NDArray[np.int32]
 
     @classmethod
-    def grow(cls, schema: PublicSchema, n_trees: int, depth: int, seed: int) -> FastForest:
+    def grow(
+        cls, schema: PublicSchema, n_trees: int, depth: int, seed: int, *, repeats: bool = True
+    ) -> FastForest:
         """Grow the trees of ``CompletelyRandomForest(n_trees, depth, random_state=seed,
-        repeats=True)``.
+        repeats=repeats)``.
         """
-        trees = grow(schema, ForestShape(n_trees, depth, repeats=True), seed)
+        trees = grow(schema, ForestShape(n_trees, depth, repeats=repeats), seed)
         width = max(variable.n_bins for variable in schema.variables)
         tables = [_tables(tree, width) for tree in trees]
         return cls(depth, width, np.stack([t[0] for t in tables]), np.stack([t[1] for t in tables]))

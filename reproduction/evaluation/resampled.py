@@ -8,7 +8,7 @@ work is dealt to processes, and rows are stored as they come.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats import __version__
 from encryptedstats.machine import ordered_map
 from encryptedstats.metrics import auc
 from encryptedstats.models import CompletelyRandomForest
@@ -25,11 +26,13 @@ from reproduction.evaluation.convergence import VARIANTS, compare_convergence
 from reproduction.evaluation.counting import FastForest, drawn_fraction, shallower, share_of_votes
 from reproduction.evaluation.methods import (
     METHODS,
+    Scores,
     forest_scores,
     forest_seed,
     forest_weights,
     fraction_generator,
 )
+from reproduction.evaluation.models import FOREST_DEPTHS, MODELS
 from reproduction.evaluation.results import ResultFile, ResultFolder
 from reproduction.evaluation.samples import Sample, sample, store_splits
 from reproduction.evaluation.settings import (
@@ -80,20 +83,31 @@ def performance(sample: Sample, methods: Sequence[str], seed: int) -> list[Row]:
     """AUC of the methods on a split (the figure on performance), and seconds of fit and
     prediction.
     """
+    return _compare(sample, {method: METHODS[method] for method in methods}, seed, "method")
+
+
+def models(sample: Sample, names: Sequence[str], seed: int) -> list[Row]:
+    """AUC of the library's models and of scikit-learn's on a split."""
+    return _compare(sample, {name: MODELS[name] for name in names}, seed, "model")
+
+
+def _compare(
+    sample: Sample, scorers: Mapping[str, Callable[[Sample, int], Scores]], seed: int, key: str
+) -> list[Row]:
     _ = (
         sample.train,
         sample.test,
         sample.plain,
     )  # made when first asked for, and no method is to pay for the others
     rows = []
-    for method in methods:
+    for name, score in scorers.items():
         started = time.perf_counter()
-        scores = METHODS[method](sample, seed)
+        scores = score(sample, seed)
         seconds = time.perf_counter() - started
         rows.append(
             {
                 "split": sample.split,
-                "method": method,
+                key: name,
                 "auc": auc(sample.y_test, scores),
                 "seconds": round(seconds, 4),
             }
@@ -180,6 +194,13 @@ RESAMPLED: Final = {
             last=(max(TREE_COUNTS),),
         ),
         Part("convergence", ("split", "variant"), tuple(VARIANTS), _SPLITTING, convergence),
+        Part(
+            "models",
+            ("split", "model"),
+            tuple(MODELS),
+            {**_SPLITTING, "trees": N_TREES, "depths": FOREST_DEPTHS, "library": __version__},
+            models,
+        ),
     )
 }
 

@@ -24,6 +24,7 @@ PARTS: Final = (
     "fraction",
     "performance",
     "trees",
+    "models",
 )
 
 TEST_SHARE: Final = 0.2

@@ -13,9 +13,12 @@ from sklearn.metrics import roc_auc_score
 
 import encryptedstats as es
 from encryptedstats.metrics import auc
+from reproduction.datasets import Dataset
 from reproduction.evaluation import convergence, counting, drawn_fraction, settings
 from reproduction.evaluation.counting import FastForest, shallower, share_of_votes
-from reproduction.evaluation.methods import forest_scores, forest_weights
+from reproduction.evaluation.methods import forest_scores, forest_seed, forest_weights
+from reproduction.evaluation.models import forests
+from reproduction.evaluation.samples import Sample
 
 
 def some_rows(n: int = 300) -> tuple[es.Schema, es.Table]:
@@ -59,6 +62,25 @@ def test_small_forests_are_cut_out_of_the_large_one() -> None:
             .leaf_counts_
         )
         assert np.array_equal(shallower(large, 6 - depth)[:n_trees], small)
+
+
+@pytest.mark.parametrize("depth", [3, 6])
+def test_scores_of_forests_are_the_library_s(depth: int) -> None:
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"a": rng.normal(size=200), "b": rng.integers(0, 9, 200)})
+    target = pd.Series((frame["a"] + rng.normal(size=200) > 0).astype(int))
+    kinds = {"a": "continuous", "b": "continuous"}
+    data = Dataset("made_up", "made up", frame, target, kinds, "1", "", "", "", "")
+    rows = np.arange(200)
+    sample = Sample(data, 0, rows[:150], rows[150:])
+    forest = es.CompletelyRandomForest(100, depth, random_state=forest_seed(sample, 3))
+    forest.fit(sample.train)
+    found = forests(sample, 3)
+    shares = forest.predict_proba(sample.test)[:, 1]
+    np.testing.assert_allclose(found[depth, True], shares, rtol=1e-12)
+    votes = forest.set_params(fraction=0).predict_proba(sample.test)[:, 1]
+    np.testing.assert_allclose(found[depth, False], votes, rtol=1e-12)
+    assert not np.allclose(shares, votes)
 
 
 def test_rows_without_classes_are_not_counted() -> None:
