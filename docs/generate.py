@@ -1,13 +1,12 @@
-"""Generate the parts of the reference that the source already says: ``<!-- generate: NAME -->`` in a
-page stands for the Markdown that ``GENERATORS[NAME]`` returns. They are made when the site is built
-and are not committed.
+"""Generate the parts of the reference that the source already says: ``<!-- generate: NAME -->`` in
+a page stands for the Markdown that ``GENERATORS[NAME]`` returns. They are made when the site is
+built and are not committed.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -80,15 +79,26 @@ def api() -> str:
 
 
 def questions() -> str:
-    """Return a table of the statistics and models with their parameters."""
+    """Return a table of the statistics and models with their status."""
+    from encryptedstats import methods
+
     found = groups()
-    lines = ["| question | name | parameters | what it does |", "|---|---|---|---|"]
+    lines = [
+        "| question | what it does | totals | columns | predicts | released | compared with |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    status = methods().fillna("")
     for name, thing in (found["Statistics"] | found["Models"]).items():
-        if not getattr(thing, "title", ""):
+        question = name.rpartition(".")[2]
+        if question not in status.index:
             continue
-        said = ", ".join(f"`{one}`" for one in inspect.signature(thing).parameters)
-        called = f"`{name.replace('encryptedstats', 'es')}`"
-        lines.append(f"| {thing.title} | {called} | {said} | {summary_of(thing)} |")
+        one = status.loc[question]
+        does = f"{summary_of(thing)} {one.note and f'*{one.note}*'}".strip()
+        cells = [
+            f"`{name.replace('encryptedstats', 'es')}`", does, one.totals, one.products,
+            one.predicts, "yes" if one.released else "", one.compared_with,
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -1,13 +1,17 @@
-"""Draws the pictures of the documentation, as SVG: ``python docs/make_pictures.py`` writes
-docs/img.
+"""Draw the pictures of the documentation: ``python docs/make_pictures.py`` writes
+``docs/img/*.svg`` and ``docs/measured/*.png``.
 
-Every picture brings its own paper, which is dark where the reader prefers dark pages. Drawn from
-plain strings: the same input gives the same bytes, and a test compares the files with what is drawn.
+An SVG brings its own paper, which is dark where the reader prefers dark pages. It is drawn from
+plain strings: the same input gives the same bytes, and a test compares the files with what is
+drawn. The plots are those that the page of statistics makes.
 """
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 FOLDER = Path(__file__).parent / "img"
@@ -106,7 +110,8 @@ class Drawing:
         """Draw a small key whose bow is centred at a point."""
         self.shapes.append(
             f'<g fill="none" stroke="{colour}" stroke-width="2.2" stroke-linecap="round">'
-            f'<circle cx="{x:g}" cy="{y:g}" r="5.5"/><path d="M{x + 5.5:g} {y:g}h15m-4 0v5m-5 -5v4"/></g>'
+            f'<circle cx="{x:g}" cy="{y:g}" r="5.5"/><path d="M{x + 5.5:g} {y:g}h15m-4 0v5m-5 '
+            '-5v4"/></g>'
         )
 
     def svg(self) -> str:
@@ -275,8 +280,8 @@ def tree() -> Drawing:
         d.arrow(x, 316, x, 340)
         d.text(x, 356, "Σ rows", 13, INK, "middle")
     d.text(
-        430, 388, "“And” is a product. The right child is the rest, and costs none: four leaves take "
-            "three products, two in a row.",
+        430, 388, "“And” is a product. The right child is the rest, and costs none: four leaves "
+            "take three products, two in a row.",
         13, SOFT, "middle",
     )  # fmt: skip
     return d
@@ -312,13 +317,13 @@ def worker_view() -> Drawing:
             d.text(514 + 128 * j, 99 + 28 * i, row[j], 13, SOFT, "middle", mono=True)
     d.text(24, 252, "Only the owner knows", 14, OWNER, bold=True)
     d.lines(
-        24, 275, ["every value, class, weight and result", "names of columns, cut points, levels, class labels",
+        24, 275, ["every value, class, weight and result", ("names of columns, cut points, " "levels, class labels"),
                   "the secret key", "what is in each leaf of a fitted tree"],
     )  # fmt: skip
     d.text(450, 252, "The worker also knows", 14, WORKER, bold=True)
     d.lines(
-        450, 275, ["numbers of rows, variables, bins, classes", "the kinds of variables; bounds of numbers and weights",
-                   "what is computed, and how trees split: v0, bins 0–1", "sizes of files, and when they are read"],
+        450, 275, ["numbers of rows, variables, bins, classes", ("the kinds of variables; bounds " "of numbers and weights"),
+                   "what is computed, and how trees split: v0, bins 0–1", ("sizes of files, and " "when they are read")],
     )  # fmt: skip
     d.line(430, 52, 430, 345, LINE)
     return d
@@ -357,11 +362,31 @@ def pooling() -> Drawing:
 PICTURES = {"roles": roles, "slots": slots, "tree": tree, "worker": worker_view, "pooling": pooling}
 
 
+#: Plots, by the names that they have in the examples of ``docs/reference/statistics.md``.
+PLOTS = {"ages": "ages_plot", "survival": "survival_plot", "manhattan": "manhattan_plot"}
+
+
+def write_plots() -> None:
+    from run_examples import find_examples
+
+    folder = FOLDER.parent / "measured"
+    page = (FOLDER.parent / "reference/statistics.md").read_text(encoding="utf-8")
+    made: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as empty:
+        os.chdir(empty)
+        for example in find_examples(page):
+            exec(example.code, made)
+        os.chdir(folder)
+    for name, plot in PLOTS.items():
+        made[plot].figure.savefig(f"{name}.png", dpi=100, bbox_inches="tight")
+
+
 def main() -> None:
     """Write every picture."""
     FOLDER.mkdir(exist_ok=True)
     for name, draw in PICTURES.items():
         (FOLDER / f"{name}.svg").write_text(draw().svg(), encoding="utf-8")
+    write_plots()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Run the Python blocks of a page in order, and compare or rewrite what they print.
 
-``python docs/run_examples.py README.md docs/guides/tables.md`` writes what the blocks print now into the
-output blocks that follow them: look at the difference before you commit it.
+``python docs/run_examples.py README.md docs/guides/tables.md`` writes what the blocks print now
+into the output blocks that follow them: look at the difference before you commit it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class Block(NamedTuple):
 
 
 class Example(NamedTuple):
-    """A Python block, the line it starts at, and the output block right after it, if there is one."""
+    """A Python block, the line it starts at, and the output block right after it, if
+    there is one.
+    """
 
     line: int
     code: str

@@ -2,8 +2,8 @@
 ``python examples/forest.py``.
 
 The owner is this process. The worker is another one, with a folder of its own that holds the
-encrypted table and no secret key. The opened forest is compared with the same fit in the clear, count
-by count. The patients are those that scikit-learn ships.
+encrypted table and no secret key. The opened forest is compared with the same fit in the clear,
+count by count. The patients are those that scikit-learn ships.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def play(home: Path, work: Path, options: argparse.Namespace) -> bool:
     table = es.load(work / "patients.enc")
     first, last = table.schema.variables[0], table.schema.variables[-1]
     say("WORKER", "is another process, with the encrypted table and the public keys")
-    say("", f"sees {first.id} to {last.id}, {first.n_bins} bins each; {table.schema.n_classes} classes; "
-        f"{table.n_rows} rows of {glimpse(work)} ...")  # fmt: skip
+    say("", f"sees {first.id} to {last.id}, {first.n_bins} bins each; {table.schema.n_classes} "
+        f"classes; {table.n_rows} rows of {glimpse(work)} ...")  # fmt: skip
     say("", f"fits in {time_text(seconds)}, Python's start included, and returns "
         f"{size(work / 'forest.enc')} that it cannot read")  # fmt: skip
     say("", f"({THEN})")

@@ -54,6 +54,9 @@ def test_commands_in_documents_exist(path: Path) -> None:
 
 
 def test_commands_in_documents_are_found() -> None:
-    page = "```console\n$ encryptedstats ask t \\\n  forest  # why\n```\nExecStart=/b/encryptedstats x > y"
+    page = (
+        "```console\n$ encryptedstats ask t \\\n  forest  # "
+        "why\n```\nExecStart=/b/encryptedstats x > y"
+    )
     assert commands_in(page) == [["ask", "t", "forest"], ["x"]]
     assert sum(len(commands_in(path.read_text(encoding="utf-8"))) for path in PAGES) > 10

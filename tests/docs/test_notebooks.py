@@ -37,10 +37,21 @@ def test_the_notebooks_are_there() -> None:
         "hospital_forest",
         "two_sites",
         "three_hospitals",
+        "hospital_registry",
     }
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+#: What the tutorial of the same name and tests of studies do, with keys of several seconds.
+SLOW = {"three_hospitals", "two_sites"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.slow] if path.stem in SLOW else [], id=path.stem)
+        for path in NOTEBOOKS
+    ],
+)
 def test_notebooks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_notebook(json.loads(path.read_text(encoding="utf-8")), path.name)
