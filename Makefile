@@ -24,10 +24,10 @@ casestudy: $(STAMP)
 	$(BIN)/python -m reproduction casestudy $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not browser"
+	$(BIN)/python tests/run_suite.py --jobs $(JOBS) -m "not slow and not browser"
 
 test-full: $(STAMP) test-mutants test-sanitize test-arm test-r test-browser
-	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n $(JOBS)
+	HYPOTHESIS_PROFILE=full $(BIN)/python tests/run_suite.py --jobs $(JOBS) --limit 8000
 
 # Every mistake of a list in the noise rules must be noticed by their calibration.
 test-mutants: $(STAMP)
@@ -38,8 +38,9 @@ test-sanitize: $(STAMP)
 	$(BIN)/python tests/run_sanitized.py --jobs $(JOBS)
 
 # $(call debian,COMMANDS THAT SUCCEED WHERE IT IS THERE,PACKAGES): installs Debian's packages where they are missing; fails if it cannot.
-debian = { { $(1); } > /dev/null 2>&1 || { command -v apt-get > /dev/null && apt-get update -qq && \
-  DEBIAN_FRONTEND=noninteractive apt-get install --yes -qq --no-install-recommends -o DPkg::Lock::Timeout=120 $(2) > /dev/null; }; }
+# One target at a time: apt-get does not wait for another that reads the lists of packages.
+debian = { { $(1); } > /dev/null 2>&1 || { command -v apt-get > /dev/null && flock $(VENV)/apt.lock sh -c 'apt-get update -qq && \
+  DEBIAN_FRONTEND=noninteractive apt-get install --yes -qq --no-install-recommends -o DPkg::Lock::Timeout=120 $(2) > /dev/null'; }; }
 
 # The C extensions compiled for ARM: what their tests call must give the same residues on an emulated processor.
 test-arm: $(STAMP)
@@ -130,10 +131,10 @@ $(DEMO): pyproject.toml $(wildcard setup.py src/encryptedstats/_native/*.c)
 
 $(STAMP): pyproject.toml $(wildcard setup.py src/encryptedstats/_native/*.c)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[dev]'
 	@# Tests compare with lifelines, which says that it wants pandas 2 and works with 3: its dependencies are in the extra, itself is not.
-	$(BIN)/python -m pip install --quiet --no-deps 'lifelines>=0.30'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps 'lifelines>=0.30'
 	touch $@
 
 clean:

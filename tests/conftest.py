@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import mmap
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,13 +17,14 @@ import effort  # noqa: F401  # sets how many examples Hypothesis tries
 import encryptedstats as es
 from encryptedstats import machine
 from encryptedstats.circuits import calibration
-from encryptedstats.circuits.cost import Times
+from encryptedstats.circuits.cost import OperationTimes
 from encryptedstats.circuits.devices import base
 from encryptedstats.storage import passphrase
 from insecure import insecure_parameters
 
 SCHEMES = ("bfv", "bgv")
 _LIBC = ctypes.CDLL(None)
+_MUCH = 64 << 20
 _TESTS = Path(__file__).parent
 _CACHED_FOLDERS = tuple(
     str(folder)
@@ -53,12 +55,36 @@ def free_memory_after_module() -> Iterator[None]:
     """
     yield
     _clear_caches()
+    _return_memory()
+
+
+def _return_memory() -> None:
     gc.collect()
     if hasattr(_LIBC, "malloc_trim"):  # glibc keeps freed memory until it is asked
         _LIBC.malloc_trim(0)
 
 
-def made_up_times(parameters: es.Parameters) -> Times:
+_returned_at = [0]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logfinish() -> None:
+    """Return the memory of a test that took much: that of the next would come on top of it."""
+    held = _resident_bytes()
+    if held > _returned_at[0] + _MUCH:
+        _return_memory()
+        _returned_at[0] = _resident_bytes()
+
+
+def _resident_bytes() -> int:
+    """Return the memory that this process holds, or 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        return 0
+
+
+def made_up_times(parameters: es.Parameters) -> OperationTimes:
     """Those of a usual machine, about: they grow with the ring and its primes."""
     size = parameters.ring_degree / 8192 * len(parameters.data_moduli) / 3
     multiply, primes = (
@@ -75,7 +101,7 @@ def made_up_times(parameters: es.Parameters) -> Times:
     }
     one |= {"key_switch": 2.5e-3 * primes, "encrypt": 3e-3, "unpack": 1e-3}
     ratios = (0.08, 0.13) if parameters.scheme == "bgv" else (1.1, 1.4)
-    return Times(
+    return OperationTimes(
         **{name: size * seconds for name, seconds in one.items()},
         rows_ratio=ratios[0],
         finish_ratio=ratios[1],

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 
 def error(code: str, *facts: object) -> Callable[[BaseException], bool]:
-    """Return a check for ``pytest.raises`` that passes errors of this code whose message has the facts.
+    """Return a check for ``pytest.raises`` that passes errors of this code whose message has the
+    facts.
 
     Messages may be reworded, codes may not: a test names the code, and of the message only what
     the reader must find in it, such as the column, the row or the value.

@@ -183,7 +183,14 @@ def results_of(module: str, name: str, arguments: Sequence[Any]) -> tuple[Any, .
     own.
     """
     places = {
-        "_residues": {"lower": 7, "pack": 6, "expand": 7, "automorphism": 4, "transform": 4},
+        "_residues": {
+            "lower": 7,
+            "pack": 7,
+            "expand": 6,
+            "automorphism": 4,
+            "transform": 4,
+            "masked": 4,
+        },
         "_fused": {"run": 11},
         "_storage": {"hash": 3, "pack": 4, "read": 6, "rebase": 4},
     }

@@ -26,6 +26,7 @@ TESTS = (
     "tests/circuits/test_expansion.py",
     "tests/storage/test_pieces.py",
     "tests/crypto/test_seeded.py",
+    "tests/spotcheck/test_spot_bounds.py",
 )
 SANITIZED = (
     "-g",

@@ -1,7 +1,7 @@
 """Write the public names and signatures of the library as text, one a line.
 
-``python tests/signatures.py`` rewrites the stored ones. Look at the difference before you commit it,
-and name what users have to change in CHANGELOG.md.
+``python tests/signatures.py`` rewrites the stored ones. Look at the difference before you commit
+it, and name what users have to change in CHANGELOG.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ STORED = Path(__file__).parent / "signatures.txt"
 
 
 def public_signatures() -> str:
-    """Return the signature of everything in ``es.__all__``, and of the public members of classes."""
+    """Return the signature of everything in ``es.__all__``, and of the public members
+    of classes.
+    """
     return "".join(f"{line}\n" for name in sorted(es.__all__) for line in _lines(name))
 
 

@@ -1,4 +1,6 @@
-"""Compare the picture of the folders in docs/explanation/architecture.md with the imports of the source."""
+"""Compare the picture of the folders in docs/explanation/architecture.md with the imports of the
+source.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How many files of the library a fit and an encryption pass through.
 
-Whoever follows a row or a question has to open these files. Passes and tables of rules are not
+Anybody who follows a row or a question has to open these files. Passes and tables of rules are not
 counted: they are lists of small independent pieces.
 """
 

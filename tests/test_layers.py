@@ -17,13 +17,13 @@ ROOT = Path(encryptedstats.__file__).parent
 NATIVE = ROOT / "_native"
 # Top to bottom: each may import itself and what comes after it. The package itself imports them
 # all, so it stands on top of everything but the command line, which is its user. `loading` opens
-# all that can be stored; `machine`, `progress`, `checks`, `views`
-# and `words` are tools that know nothing of this library.
+# all that can be stored; `machine`, `progress`, `checks`, `views`,
+# `words` and `lazy` are tools that know nothing of this library.
 ORDER = (
-    "cli", "app", "", "studies", "method_status", "questions", "devices", "moving", "loading", "workers", "service",
+    "cli", "app", "", "studies", "procedures", "method_status", "questions", "devices", "moving", "loading", "workers", "service",
     "pages", "cluster", "publishing", "kinds",
-    "statistics", "plots", "models", "metrics", "tables", "circuits", "arrays", "joint", "crypto", "storage", "machine",
-    "progress", "checks", "views", "words", "errors",
+    "statistics", "plots", "models", "metrics", "spotcheck", "tables", "circuits", "arrays", "joint", "crypto", "storage",
+    "machine", "progress", "checks", "views", "words", "lazy", "errors",
 )  # fmt: skip
 #: What lies beside the library, uses it, and is in no wheel.
 BESIDE = {"reproduction", "examples", "benchmarks"}
@@ -247,7 +247,7 @@ def test_only_crypto_and_joint_speak_to_seal_and_they_do() -> None:
         ("encryptedstats.errors", "from encryptedstats.storage import files", "storage lies above errors"),
         ("encryptedstats.crypto.keys", "def f():\n    from encryptedstats.tables import schema", "tables lies above"),
         ("encryptedstats.crypto.keys", "if TYPE_CHECKING:\n    from encryptedstats.models import x", "models lies above"),
-        ("encryptedstats.tables.schema.schema", "import seal", "only crypto and joint speak to SEAL"),
+        ("encryptedstats.tables.schema.schema", "import seal", ("only crypto and joint speak to " "SEAL")),
         ("encryptedstats.cli.main", "def f():\n    from seal import Ciphertext", "only crypto and joint speak to SEAL"),
         ("encryptedstats", "import seal", "only crypto and joint speak to SEAL"),
         ("encryptedstats.models.forest", "import importlib\nimportlib.import_module('seal')", "only crypto and joint speak"),

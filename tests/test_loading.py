@@ -114,7 +114,7 @@ def test_what_cannot_be_opened_says_why(owner: es.Owner, tmp_path: Path) -> None
 def test_no_loader_takes_an_owner_for_public_keys(
     owner: es.Owner, schema: es.Schema, tmp_path: Path
 ) -> None:
-    """Whoever computes holds public keys and nothing more; an Owner would bring the secret key
+    """A worker holds public keys and nothing more; an Owner would bring the secret key
     along.
     """
     sealed = owner.encrypt(schema.table(FRAME))

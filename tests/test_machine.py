@@ -24,7 +24,7 @@ import encryptedstats as es
 from encryptedstats.crypto.encryption import encrypt_slots
 from encryptedstats.crypto.keys import read_encryptor
 from encryptedstats.crypto.residues import residues_of
-from encryptedstats.machine import Portable, cores, ordered_map, start_method
+from encryptedstats.machine import Portable, cores, ordered_map, start_method, thread_pool
 from error_codes import error
 
 needs_fork = pytest.mark.skipif(
@@ -58,14 +58,29 @@ def test_all_cores_by_default():
 
 @needs_fork
 def test_several_processes_work():
-    def who(_: int) -> int:
-        time.sleep(0.05)
+    both = multiprocessing.get_context("fork").Barrier(2)
+
+    def who(n: int) -> int:
+        if n < 2:  # nobody does both
+            both.wait(120)
         return os.getpid()
 
     pids = set(ordered_map(who, range(8), 2))
     assert len(pids) == 2
     assert os.getpid() not in pids
-    assert set(ordered_map(who, range(2), 1)) == {os.getpid()}
+    assert set(ordered_map(who, range(2, 4), 1)) == {os.getpid()}
+
+
+@needs_fork
+def test_threads_are_kept_but_not_across_a_fork():
+    pool = thread_pool(2)
+    assert thread_pool(2) is pool
+    assert pool.submit(threading.get_ident).result() != threading.get_ident()
+
+    def compute(number: int) -> int:
+        return thread_pool(2).submit(abs, number).result(timeout=60)
+
+    assert list(ordered_map(compute, [-1, -2], 2)) == [1, 2]
 
 
 def test_without_forking_everything_runs_here(monkeypatch):
@@ -165,6 +180,12 @@ def test_warnings_are_left_as_they_were():
                 warnings.warn("heard", DeprecationWarning, stacklevel=1)
 
 
+#: Programs that a shell starts in the background inherit that SIGINT is ignored.
+HEED_INTERRUPTS = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+
 SLOW_MAP = """
 import time, sys
 from encryptedstats.machine import ordered_map
@@ -195,7 +216,9 @@ def _alive(pid: int) -> bool:
 def test_workers_end_with_their_parent(blow):
     """A worker holds the secret key in memory: it must not outlive a parent that was killed."""
     process = subprocess.Popen(
-        [sys.executable, "-c", SLOW_MAP], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", HEED_INTERRUPTS + SLOW_MAP],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     try:
         assert process.stdout is not None
@@ -204,11 +227,11 @@ def test_workers_end_with_their_parent(blow):
         assert len(workers) == 2
         for pid in (process.pid, *workers) if blow == signal.SIGINT else (process.pid,):
             os.kill(pid, blow)  # Ctrl-C goes to all of them
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=600)
     finally:
         process.kill()
         process.wait()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 600
     while any(map(_alive, workers)) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not any(map(_alive, workers))
@@ -231,13 +254,16 @@ def test_forked_processes_share_no_randomness(with_secret_key):
     values = np.arange(100, dtype=np.int64)
     encrypt_slots(values, encryptor)  # the parent's generators have been used before
 
-    def encrypted(_: int) -> tuple[int, np.ndarray]:
-        time.sleep(0.05)
+    everybody = multiprocessing.get_context("fork").Barrier(4)
+
+    def encrypted(n: int) -> tuple[int, np.ndarray]:
+        if n < 4:  # nobody does two of these
+            everybody.wait(120)
         ciphertext, _noise = encrypt_slots(values, encryptor)
         return os.getpid(), residues_of(encryptor.keys.engine, ciphertext)
 
-    made = [*ordered_map(encrypted, range(8), 4), encrypted(0)]
-    assert len({pid for pid, _ in made}) >= 4
+    made = [*ordered_map(encrypted, range(8), 4), encrypted(8)]
+    assert len({pid for pid, _ in made}) == 5
     for (_, a), (_, b) in itertools.combinations(made, 2):
         assert a.shape == (2, 3, 1024)
         # 40-bit residues: equal ones by chance are one in a billion pairs of polynomials.

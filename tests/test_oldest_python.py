@@ -31,8 +31,8 @@ NEWER = {
     "os": "process_cpu_count",
     "queue": "ShutDown",
     "types": "get_original_bases CapsuleType",
-    "typing": "LiteralString Never NoDefault NotRequired ReadOnly Required Self TypeAliasType TypeIs "
-    "TypeVarTuple Unpack "
+    "typing": "LiteralString Never NoDefault NotRequired ReadOnly Required Self TypeAliasType "
+    "TypeIs TypeVarTuple Unpack "
     "assert_never assert_type clear_overloads dataclass_transform get_overloads "
     "get_protocol_members is_protocol override "
     "reveal_type",

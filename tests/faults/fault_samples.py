@@ -46,7 +46,7 @@ def fork(act: Callable[[], Any]) -> int:
         os._exit(code)
 
 
-def ended(child: int, timeout: float = 60.0) -> int:
+def ended(child: int, timeout: float = 600.0) -> int:
     """The exit code of a process, or minus the signal that ended it."""
     end = time.monotonic() + timeout
     while time.monotonic() < end:

@@ -14,13 +14,14 @@ import pytest
 from cluster_samples import FOREST, ROWS, Hospital, start, until
 from fault_samples import KINDS, Proxy, chance
 from test_kills import counts, expected
-from test_s3 import answers, free_port
+from test_s3 import answers
 
 import encryptedstats as es
 from encryptedstats import cluster
 from encryptedstats.storage.leases import write_alone
 from encryptedstats.storage.objects import LEASE, open_store
 from encryptedstats.tables.manifest import MANIFEST
+from ports import free_port
 
 s3fs = pytest.importorskip("s3fs")
 pytest.importorskip("moto.server")

@@ -19,6 +19,7 @@ import encryptedstats as es
 from encryptedstats import cluster
 from encryptedstats.cli.key import save_pair
 from encryptedstats.errors import BusyError
+from encryptedstats.procedures import read_run
 from encryptedstats.tables.manifest import MANIFEST
 
 MNB = es.MultinomialNB()
@@ -209,9 +210,38 @@ def test_a_local_cluster_ends_with_its_user(hospital: Hospital, tmp_path: Path) 
         "        print(*pids.values(), flush=True)\n"
         "        os.kill(os.getpid(), 9)\n"
     )
-    out, _ = samples.start("-c", script).communicate(timeout=90)
+    out, _ = samples.start("-c", script).communicate(timeout=600)
     pids = [int(pid) for pid in out.split()]
     assert len(pids) == 3
     samples.until(
         lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), "end with their user", 20
     )
+
+
+def test_workers_that_are_killed_in_every_round_of_a_procedure(
+    hospital: Hospital, tmp_path: Path, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner's rounds go on with the next worker, to the trees of the clear rows."""
+    monkeypatch.setenv("ENCRYPTEDSTATS_ALLOW", str(tmp_path.parent))
+    queue, moments = tmp_path / "work", chance("procedure")
+    tree = es.DecisionTree(depth=min(rounds, 4))
+
+    def run() -> None:
+        options = {"schema": samples.SCHEMA, "folder": tmp_path / "run"}
+        tree.run(hospital.table, hospital.owner, at=es.connect(f"queue://{queue}"), **options)
+
+    def die(_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def work() -> None:
+        cluster.work(queue, lease=0.3, wait=0.05, on_done=die)
+
+    owner = fork(run)
+    codes = list[int]()
+    while os.waitpid(owner, os.WNOHANG) == (0, 0):
+        if queue.exists():
+            # The first ones live for a moment, the others until they have done something.
+            early = len(codes) < 2 * rounds
+            codes.append(killed(work, moments.uniform(0, 0.5)) if early else ended(fork(work)))
+    assert codes.count(-signal.SIGKILL) >= tree.depth
+    assert read_run(tmp_path / "run", samples.SCHEMA).read() == tree.run(hospital.plain())

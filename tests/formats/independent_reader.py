@@ -1,4 +1,5 @@
-"""Read and decrypt files of encryptedstats with the standard library alone, as docs/reference/formats.md says.
+"""Read and decrypt files of encryptedstats with the standard library alone, as
+docs/reference/formats.md says.
 
 This module imports nothing of the library, nor NumPy or SEAL. It is a second implementation of the
 formats: a change of the library that a reader elsewhere would notice fails its tests.

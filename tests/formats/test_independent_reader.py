@@ -1,4 +1,6 @@
-"""Compare the library with an independent implementation of its formats and the published vectors."""
+"""Compare the library with an independent implementation of its formats and the
+published vectors.
+"""
 
 from __future__ import annotations
 

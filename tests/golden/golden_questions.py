@@ -92,13 +92,28 @@ def make_questions() -> dict[str, es.Question]:
     }
 
 
+def make_genome() -> es.Table:
+    """Return a genome table: 12 variants in 8 lanes, with gaps, of 40 people."""
+    i, j = np.arange(40)[:, None], np.arange(12)
+    codes = (i * (j + 3) + j) % 3 - ((i + j) % 13 == 0) * 3
+    people = pd.DataFrame({"age": np.arange(40) % 17, "sick": np.arange(40) * 7 % 5 % 2})
+    return es.genome_table(codes, people, "sick", lanes=8)
+
+
+def make_scans() -> dict[str, es.Question]:
+    """Return the questions of the genome table by name."""
+    return {
+        "trend": es.GenomeScan(),
+        "linear": es.GenomeScan(covariates=["v2"]),
+        "linear with filled gaps": es.GenomeScan(covariates=["v2"], gaps="mean"),
+    }
+
+
 def digest_result(answer: Any) -> str:
     """Return a digest of the residues of an encrypted answer, whatever file holds them."""
     hasher = hashlib.sha256()
-    for residues, _ in (
-        answer if isinstance(answer, es.EncryptedAnswer) else answer.answer_
-    ).packs():
-        hasher.update(np.ascontiguousarray(residues).astype("<u8").tobytes())
+    for part in getattr(answer, "answer_", answer).ciphertexts.parts:
+        hasher.update(np.ascontiguousarray(part.residues).astype("<u8").tobytes())
     return hasher.hexdigest()
 
 

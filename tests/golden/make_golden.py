@@ -3,6 +3,7 @@ purpose.
 
 python tests/golden/make_golden.py digests    # after a deliberate change of packing
 python tests/golden/make_golden.py table      # a new key and table, then new digests
+python tests/golden/make_golden.py genome     # a new genome table, then new digests
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from golden_questions import (
     STORED_ANSWERS,
     digest_result,
     make_frame,
+    make_genome,
     make_questions,
+    make_scans,
     make_schema,
     read_totals,
 )
@@ -40,6 +43,13 @@ def write_table() -> None:
     (STORED / "opened.json").write_text(json.dumps(opened, indent=1) + "\n")
 
 
+def write_genome() -> None:
+    owner = es.Owner.load(STORED / "insecure.key")
+    owner.encrypt(make_genome()).save(STORED / "genome", overwrite=True)
+    for keys in (STORED / "genome").glob("*.keys"):
+        keys.unlink()  # those of the other table
+
+
 def write_digests() -> None:
     table = es.load(STORED / "table")
     digests = {
@@ -50,8 +60,17 @@ def write_digests() -> None:
         for name, question in make_questions().items()
     }
     (STORED / "digests.json").write_text(json.dumps(digests, indent=1) + "\n")
+    genome = es.load(STORED / "genome", table.public_keys())
+    scans = {
+        name: {
+            device: digest_result(genome.ask(question, device=device, workers=1))
+            for device in DEVICES
+        }
+        for name, question in make_scans().items()
+    }
+    (STORED / "scans.json").write_text(json.dumps(scans, indent=1) + "\n")
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", es.InsecureParametersWarning)
-    {"table": write_table, "digests": write_digests}[sys.argv[1]]()
+    {"table": write_table, "genome": write_genome, "digests": write_digests}[sys.argv[1]]()

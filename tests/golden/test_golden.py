@@ -15,7 +15,9 @@ from golden_questions import (
     STORED_ANSWERS,
     digest_result,
     make_frame,
+    make_genome,
     make_questions,
+    make_scans,
     read_totals,
 )
 
@@ -26,6 +28,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::encryptedstats.InsecureKeyFileWarning",
 )
 QUESTIONS = make_questions()
+SCANS = make_scans()
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +74,17 @@ def test_answers_of_version_0_2_are_opened(file: str, owner: es.Owner, schema: e
     opened = owner.open(STORED / file, schema)
     stored = json.loads((STORED / "opened.json").read_text())
     assert read_totals(opened) == stored[file]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", SCANS)
+def test_scans_of_a_genome_table_have_the_stored_residues(
+    name: str, device: str, owner: es.Owner
+) -> None:
+    answer = es.load(STORED / "genome", owner.public_keys()).ask(
+        SCANS[name], device=device, workers=1
+    )
+    assert digest_result(answer) == json.loads((STORED / "scans.json").read_text())[name][device]
+    table = make_genome()
+    found = owner.open(answer, table.schema)
+    assert read_totals(found) == read_totals(table.ask(SCANS[name]))

@@ -101,32 +101,40 @@ def test_the_planned_shards_of_folds_are_run(model: Any, tmp_path: Path) -> None
         assert tuple(shard_digests(job)) == plan.cluster.shard_digests[number]
 
 
-def test_the_planned_shards_of_a_prediction_are_run(tmp_path: Path) -> None:
-    n_rows, n_new = 40_000, 33_000
-    forest = es.CompletelyRandomForest(n_trees=2, depth=1, fraction=2, random_state=1)
+@pytest.mark.parametrize(
+    "fraction", [0, pytest.param(2, marks=pytest.mark.slow)], ids=["whole", "fraction"]
+)
+def test_the_planned_shards_of_a_prediction_are_run(fraction: int, tmp_path: Path) -> None:
+    """The keys of a fraction take more than a gigabyte."""
+    n_rows, n_new = 20_000, 17_000
+    forest = es.CompletelyRandomForest(n_trees=2, depth=1, fraction=fraction, random_state=1)
     plan = es.plan(
         forest, SCHEMA, n_rows, n_predict=n_new, encrypted_prediction=True, workers=WORKERS
     )
     planned, owner = plan.cluster, es.Owner(plan)
     assert planned is not None
-    fit, draw, prediction = planned.shard_digests
-    assert (len(fit) > 1, len(draw), len(prediction) > 1) == (True, 1, True)
+    fit, *draw, prediction = planned.shard_digests
+    assert len(fit) > 1
+    assert len(prediction) > 1
+    assert [len(shards) for shards in draw] == ([1] if fraction else [])
     table = store(owner, n_rows, tmp_path / "table")
     new = tmp_path / "new"
     owner.encrypt(SCHEMA.table(make_frame(n_new)[["a", "b"]])).save(new)
     job = cluster.submit(forest, table, tmp_path / "f", rows_per_shard=planned.rows_per_shard)
     cluster.work(job.queue)
-    whole = cluster.submit_drawing(tmp_path / "f", table, tmp_path / "drawn")
-    cluster.work(whole.queue)
-    fitted = es.load(tmp_path / "drawn", keys=owner.public_keys())
-    drawn = fitted.beside_["drawn"].program_digest
+    place = tmp_path / "f"
+    if fraction:
+        place = tmp_path / "drawn"
+        cluster.work(cluster.submit_drawing(tmp_path / "f", table, place).queue)
+    fitted = es.load(place, keys=owner.public_keys())
+    drawn = [fitted.extra_totals_["drawn"].program_digest] if fraction else []
     asked = cluster.submit_prediction(
-        tmp_path / "drawn", new, tmp_path / "votes", rows_per_shard=plan.parameters.slots
+        place, new, tmp_path / "votes", rows_per_shard=plan.parameters.slots
     )
     cluster.work(asked.queue)
     assert tuple(shard_digests(asked)) == prediction
-    assert (fitted.answer_.program_digest, drawn) == planned.digests[:2]
-    assert planned.digests[2] == add_digests(prediction)
+    assert (fitted.answer_.program_digest, *drawn) == planned.digests[:-1]
+    assert planned.digests[-1] == add_digests(prediction)
     votes = es.load(tmp_path / "votes", keys=owner.public_keys())
     assert votes.to_container().fields["program"] is None
 

@@ -449,8 +449,8 @@ OF_ENCRYPTED_ANSWERS = [("sealed answers bring no weights", *_WEIGHTS)]
 OF_OPENED_ANSWERS = [
     (
         "opened results bring no weights",
-        "schema=known, beside=beside)",
-        "schema=known, beside=beside, weight_bound=1)",
+        "schema=known, extra_totals=extra_totals)",
+        "schema=known, extra_totals=extra_totals, weight_bound=1)",
         BOUNDED,
     ),
 ]

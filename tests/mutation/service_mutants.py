@@ -241,8 +241,8 @@ MUTANTS = [
     ),
     service(
         "a finished table of fewer rows",
-        "if is_same and is_all and is_untouched else None",
-        "if is_same and is_untouched else None",
+        "is_same and is_all and is_untouched and is_kept",
+        "is_same and is_untouched and is_kept",
         ON_ENCRYPT,
         KILLS,
     ),
@@ -256,7 +256,11 @@ MUTANTS = [
     ),
     service("shards of fewer totals", " or cut.totals[-1] != len(outputs):", ":", SHARDING, SHARDS),
     service(
-        "packs that do not decrypt", "if cut.width > report.width:", "if False:", SHARDING, SHARDS
+        "packs that do not decrypt",
+        "if is_packed and cut.width > report.width:",
+        "if False:",
+        SHARDING,
+        SHARDS,
     ),
     service(
         "shards are ignored",
@@ -267,8 +271,8 @@ MUTANTS = [
     ),
     service(
         "another question is verified",
-        "given.question if question is None else question",
-        "given.question",
+        "claimed.question if question is None else question",
+        "claimed.question",
         "tables/answers/verification.py",
         SHARDS,
     ),

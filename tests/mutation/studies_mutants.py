@@ -44,7 +44,7 @@ _RULES = [
     _rule(
         "sites excluded from complete questions", 'has_complete_question,\n        "a', 'judged, "a'
     ),
-    _rule("one site left", "len(state.sites) > MIN_SITES", "len(state.sites) >= MIN_SITES"),
+    _rule("one site left", "len(state.sites) > least", "len(state.sites) >= least"),
     _rule("rounds that go on without a site", "= why\n    state.begin_rounds()\n", "= why\n"),
     _rule(
         "rounds that go on after a verdict",
@@ -54,8 +54,8 @@ _RULES = [
     _rule("rounds under the masks of before", "Round(one.number + 1,", "Round(one.number,"),
     _rule(
         "members stay when totals are complete only",
-        "return bool(self.checks) or any(",
-        "return any(",
+        "bool(self.checks)\n            or any(",
+        "any(",
     ),
     _rule(
         "members stay when all totals are complete",
@@ -86,7 +86,7 @@ _RULES = [
     ),
     _rule(
         "answers from one site",
-        "and len(self.good_sites) >= MIN_SITES",
+        "and len(self.good_sites) >= least",
         "and len(self.good_sites) > 0",
     ),
     _rule("answers before a verdict", "name in state.answerable,", "True,"),
@@ -96,7 +96,7 @@ _RULES = [
     _rule("a second share", "said.by not in sent,", "True,"),
     _rule("openings of something else", 'answer == said.digest("object"),', "True,"),
     _rule("totals of rounds before", 'said.count("round") == now.number,', "True,"),
-    _rule("totals before a verdict", "state.judged or not state.document.pools,", "True,"),
+    _rule("totals before a verdict", "self.judged or not self.document.pools", "True"),
     _rule(
         "totals of sites that are not in the round", "need(said.by in now.members,", "need(True,"
     ),
@@ -200,8 +200,8 @@ _PARTIES = [
     ),
     _place(
         "totals for all to see",
-        "return seal_for(\n        worker.sealing, data, _binding(",
-        "return data or seal_for(worker.sealing, data, _binding(",
+        "return seal_for(\n        worker.sealing, data, bind(",
+        "return data or seal_for(worker.sealing, data, bind(",
         f"{STUDIES}totals.py",
         _by_role("receiver_opens_the_sum_of_encrypted_totals_and_no_site_s"),
     ),
@@ -214,14 +214,14 @@ _PARTIES = [
     ),
     _place(
         "masks for any members",
-        "now.number, list(now.members), what",
-        "now.number, what",
+        "*now.place, list(now.members), what",
+        "*now.place, what",
         f"{STUDIES}totals.py",
         _tests(_HOME, "masks_are_for_one_study_question_round_and_list_of_members"),
     ),
     _place(
         "masks for any round",
-        "now.number, list(now.members), what",
+        "*now.place, list(now.members), what",
         "list(now.members), what",
         f"{STUDIES}totals.py",
         _tests(_HOME, "masks_are_for_one_study_question_round_and_list_of_members"),
@@ -323,4 +323,136 @@ _JOINT_KEYS = [
     ),
 ]
 
-MUTANTS = [*_RULES, *_DOCUMENTS, *_PARTIES, *_JOINT_KEYS]
+
+def _step(name: str, old: str, new: str = "True,") -> Mutant:
+    return Mutant(f"rounds: {name}", old, new, f"{STUDIES}rounds.py", RULES)
+
+
+def _on_rounds(name: str, old: str, new: str, file: str, *tests: str) -> Mutant:
+    return _place(
+        f"rounds, {name}", old, new, file, _tests("studies/test_attacks_on_rounds", *tests)
+    )
+
+
+_COURSE = "procedures/site_procedure.py"
+_ROUNDS = [
+    _rule(
+        "sites excluded from procedures that have begun",
+        "or any(one.begun for one in self.runs.values())",
+        "",
+    ),
+    _rule(
+        "procedures under the masks of before", "SiteRun(one.attempt + 1,", "SiteRun(one.attempt,"
+    ),
+    _step("two sites", "len(run.members) >= state.document.min_sites,"),
+    _step("attempts of before", 'said.count("attempt") == run.attempt,'),
+    _step("sites that are no members", "said.by in run.members,"),
+    _step("steps after the end", "run.waits,"),
+    _step("other steps", "number == now.number,"),
+    _step("a second announcement", "said.by not in now.objects,"),
+    _step("an end of nothing", "1 < number <= most + 1,"),
+    _step("more rounds than agreed", "number <= most, f", "True, f"),
+    _step("totals again", "digest not in sent,"),
+    _step("a step that not all agree on", "if now.agreed and not now.is_end:", "if now.complete:"),
+    _step("reasons in words", "is_word and code.isascii(),"),
+    _on_rounds(
+        "states of others",
+        "if mark != own]",
+        "if False]",
+        f"{STUDIES}rounds.py",
+        "a_state_that_does_not_follow_is_refused_by_every_site",
+    ),
+    _on_rounds(
+        "objects of disputed steps",
+        "return [step for step in self.steps if step.agreed and not step.is_end]",
+        "return [step for step in self.steps if step.complete and not step.is_end]",
+        f"{STUDIES}runs.py",
+        "a_state_that_does_not_follow_is_refused_by_every_site",
+    ),
+    _on_rounds(
+        "marks that anybody can make",
+        "return hmac.new(key, course.digest.encode(), hashlib.sha256).hexdigest()",
+        "return course.digest",
+        f"{STUDIES}rounds.py",
+        "marks_of_states_tell_readers_of_the_folder_nothing",
+    ),
+    _on_rounds(
+        "rows that change",
+        "lambda: own) != own:",
+        "lambda: own) == b'':",
+        f"{STUDIES}rounds.py",
+        "rows_stay_the_same_in_all_rounds",
+    ),
+    _on_rounds(
+        "masks of another round",
+        "return [self.attempt, self.number, *sorted(set(self.states.values()))]",
+        "return [self.attempt]",
+        f"{STUDIES}runs.py",
+        "masks_are_new_in_every_round",
+    ),
+    _on_rounds(
+        "another start",
+        "if start_digest(own, self.schema) != one.start:",
+        NONE,
+        f"{STUDIES}documents.py",
+        "the_start_is_in_the_document",
+    ),
+    _on_rounds(
+        "two starts",
+        "if first.name == second.name and is_same:",
+        NONE,
+        f"{STUDIES}documents.py",
+        "a_procedure_runs_once_in_a_study",
+    ),
+    _on_rounds(
+        "two sites in a document",
+        "if len(self.sites) < MIN_ROUND_SITES:",
+        NONE,
+        f"{STUDIES}documents.py",
+        "two_sites_have_no_rounds",
+    ),
+    _on_rounds(
+        "few rows",
+        "if n_rows < limits.per_number * n_opened:",
+        NONE,
+        _COURSE,
+        "more_numbers_than_rows_carry_are_not_opened",
+    ),
+    _on_rounds(
+        "many parameters",
+        "if n_rows < limits.per_parameter * n_parameters:",
+        NONE,
+        _COURSE,
+        "fewer_rows_than_three_for_a_parameter_are_not_opened",
+    ),
+    _on_rounds(
+        "small counts",
+        "if count < limits.minimum]",
+        "if False]",
+        _COURSE,
+        "groups_of_few_are_not_summed",
+    ),
+    _on_rounds(
+        "rounds without end",
+        "if self.number > self.procedure.at_most:",
+        NONE,
+        _COURSE,
+        "rounds_are_bounded",
+    ),
+    _on_rounds(
+        "numbers without end",
+        "if self.n_totals - 1 > self._left:",
+        NONE,
+        _COURSE,
+        "rounds_are_bounded",
+    ),
+    _on_rounds(
+        "sums of other rows",
+        "if n_rows != self.n_rows:",
+        NONE,
+        _COURSE,
+        "sums_of_another_number_of_rows_stop_the_procedure",
+    ),
+]
+
+MUTANTS = [*_RULES, *_DOCUMENTS, *_PARTIES, *_JOINT_KEYS, *_ROUNDS]

@@ -1,0 +1,317 @@
+"""Mutants of the spot check: an owner who does not look at something."""
+
+from __future__ import annotations
+
+from mutation.mutants import Mutant
+
+CHECK, KEPT = "spotcheck/check.py", "spotcheck/kept.py"
+BOUNDS, PLAN = "circuits/spare_bits.py", "circuits/spot_plan.py"
+OPENING = "spotcheck/opening.py"
+SUMS, AT, LOCAL = (
+    "spotcheck/combining.py",
+    "spotcheck/arithmetic.py",
+    "circuits/residue_local.py",
+)
+LIES = ("tests/spotcheck/test_spot_lies.py",)
+TESTS = ("tests/spotcheck/test_spot_check.py", "tests/spotcheck/test_spot_bounds.py")
+PLANS = ("tests/spotcheck/test_spot_opening.py",)
+
+MUTANTS = [
+    Mutant("spot: budgets unread", "found.append(has_room and ", "found.append(", CHECK, TESTS),
+    Mutant("spot: totals unread", "is_same and agrees)", "is_same)", CHECK, TESTS),
+    Mutant("spot: one sum suffices", "return all(found)", "return any(found)", CHECK, TESTS),
+    Mutant(
+        "spot: the last sum unread", "return all(found)", "return all(found[:-1])", CHECK, TESTS
+    ),
+    Mutant(
+        "spot: half a bit less noise",
+        "bit_length() - 1 - int(bound)",
+        "bit_length() - int(bound)",
+        BOUNDS,
+        TESTS,
+    ),
+    Mutant(
+        "spot: no room for the degree", "math.log2(parameters.ring_degree) / 2", "0", BOUNDS, TESTS
+    ),
+    Mutant(
+        "spot: too few positions",
+        "math.ceil(-bits * math.log(2)",
+        "math.ceil(-bits * 0.6",
+        BOUNDS,
+        TESTS,
+    ),
+    Mutant(
+        "spot: too few combinations",
+        "-(-certainty.combination_bits // bits)",
+        "certainty.combination_bits // bits",
+        BOUNDS,
+        TESTS,
+    ),
+    Mutant(
+        "spot: the same positions each time",
+        "secrets.SystemRandom()",
+        "__import__('random').Random(0)",
+        KEPT,
+        TESTS,
+    ),
+    Mutant("spot: BFV", 'if program.parameters.scheme != "bgv":', "if False:", LOCAL, TESTS),
+    Mutant(
+        "spot: a polynomial more",
+        "if residues.dtype != np.uint64 or residues.shape != shape:",
+        "if residues.dtype != np.uint64:",
+        "spotcheck/messages.py",
+        TESTS,
+    ),
+    Mutant(
+        "spot: residues above their primes",
+        "return not (residues >= moduli[:, None]).any()",
+        "return True",
+        "spotcheck/messages.py",
+        TESTS,
+    ),
+    Mutant("spot: positions unread", "has_room and is_same and", "has_room and", CHECK, TESTS),
+    Mutant(
+        "spot: packs that do not open pass",
+        "            return False\n        recomputed",
+        "            return True\n        recomputed",
+        CHECK,
+        TESTS,
+    ),
+    Mutant(
+        "spot: bounds of the worker",
+        "low=known.low, high=known.high",
+        "low=said.low, high=said.high",
+        CHECK,
+        TESTS,
+    ),
+    Mutant("spot: any number of packs", "!= [shape] * packs", "== [shape] * -packs", CHECK, TESTS),
+    Mutant(
+        "spot: impossible totals forgiven",
+        "except ImpossibleTotalsError:\n            self.keeper.fail(asked.question.describe())",
+        "except ImpossibleTotalsError:\n            raise",
+        CHECK,
+        TESTS,
+    ),
+    Mutant("spot: failures forgotten", "        self.failed = question\n", "", KEPT, TESTS),
+    Mutant(
+        "spot: failures not stored",
+        "container.write(file, self.folder / _FAILED, mode=PRIVATE, overwrite=True)",
+        "pass",
+        KEPT,
+        TESTS,
+    ),
+    Mutant("spot: the key not retired", "self.owner._retire_here(", "str(", KEPT, TESTS),
+    Mutant(
+        "spot: a failure does not stop challenges",
+        "        if self.failed:\n",
+        "        if False:\n",
+        KEPT,
+        TESTS,
+    ),
+    Mutant(
+        "spot: a failure elsewhere unread",
+        "if self.folder is not None and not self.failed:",
+        "if False:",
+        KEPT,
+        TESTS,
+    ),
+    Mutant("spot: commitments uncounted", "self.commitments += 1", "pass", KEPT, TESTS),
+    Mutant(
+        "spot: commitments of other processes uncounted",
+        "max(self.commitments, self._stored_commitments(self.folder))",
+        "self.commitments",
+        KEPT,
+        TESTS,
+    ),
+    Mutant(
+        "spot: any number of commitments",
+        "self.commitments >= MOST_COMMITMENTS",
+        "self.commitments > 2 * MOST_COMMITMENTS",
+        KEPT,
+        TESTS,
+    ),
+    Mutant(
+        "spot: weights before packs",
+        "digest.hexdigest(), repr(read_by)",
+        "repr(read_by)",
+        CHECK,
+        TESTS,
+    ),
+    Mutant(
+        "spot: read as the worker says later",
+        "digest.hexdigest(), repr(read_by)",
+        "digest.hexdigest()",
+        CHECK,
+        TESTS,
+    ),
+    Mutant("spot: equal combinations", "[*said, str(number)]", "said", CHECK, TESTS),
+    Mutant("spot: weights for all", "self.keeper.secret, ", "b'', ", CHECK, TESTS),
+    Mutant("spot: a block less", "wanted != set(found)", "wanted - set(found)", KEPT, TESTS),
+    Mutant(
+        "spot: another question",
+        "if not asked._asks_same(sent.question):",
+        "if False:",
+        CHECK,
+        TESTS,
+    ),
+    Mutant(
+        "spot: more kept than allowed",
+        "MOST_KEPT: Final = 0.04",
+        "MOST_KEPT: Final = 0.05",
+        BOUNDS,
+        TESTS,
+    ),
+    Mutant(
+        "spot: noise of weights forgotten",
+        "noise.times(1 << bits))\n        share",
+        "noise)\n        share",
+        BOUNDS,
+        TESTS,
+    ),
+    Mutant(
+        "spot: noise of one sum",
+        "add_noises(step.noise for step in self.groups)",
+        "self.groups[0].noise",
+        SUMS,
+        TESTS,
+    ),
+    Mutant(
+        "spot: weights may be zero",
+        "low_bits.astype(np.int64) + 1",
+        "low_bits.astype(np.int64)",
+        SUMS,
+        TESTS,
+    ),
+    Mutant("spot: rows by others", "or not source.with_secret_key", "", SUMS, TESTS),
+    Mutant(
+        "spot: programs that mix residues", "if obstacle is not None:", "if False:", SUMS, TESTS
+    ),
+    Mutant(
+        "spot: constants left out",
+        "_lift(constant % t, primes, t)",
+        "_lift(0, primes, t)",
+        AT,
+        TESTS,
+    ),
+    Mutant(
+        "spot: one chunk alone",
+        "for chunk in range(source.layout.n_chunks):",
+        "for chunk in range(1):",
+        AT,
+        TESTS,
+    ),
+    Mutant(
+        "spot: kept open",
+        "passphrase.seal(data, key, bind_to=_bound_to(ROWS_KIND, blocks))",
+        "data",
+        KEPT,
+        TESTS,
+    ),
+    Mutant(
+        "spot: positions kept open",
+        "_SECRET: passphrase.seal(data, key, bind_to=bound)",
+        "_SECRET: data",
+        KEPT,
+        TESTS,
+    ),
+    Mutant(
+        "spot: readable to others",
+        "self.folder / _STATE, mode=PRIVATE",
+        "self.folder / _STATE, mode=0o644",
+        KEPT,
+        TESTS,
+    ),
+    Mutant(
+        "spot: plans without spare bits",
+        "    except NoiseError:\n        return False",
+        "    except NoiseError:\n        return True",
+        PLAN,
+        PLANS,
+    ),
+    Mutant("spot: plans for one total", "worst.times(n_totals)", "worst", PLAN, PLANS),
+    Mutant("spot: plans of anything", "    if why_not is not None:", "    if False:", PLAN, PLANS),
+    Mutant(
+        "spot: answers of other rows",
+        "if sorted(answer.block_ids) != sorted(expected):",
+        "if False:",
+        OPENING,
+        PLANS,
+    ),
+    Mutant(
+        "spot: interleaved totals compared together",
+        "(sums == claimed[number]).all()",
+        "(sums.sum() - claimed[number].sum()) % t == 0",
+        CHECK,
+        LIES,
+    ),
+    Mutant(
+        "spot: one interleaved total compared",
+        "(sums == claimed[number]).all()",
+        "(sums == claimed[number])[0]",
+        CHECK,
+        LIES,
+    ),
+    Mutant(
+        "spot: equal totals read anywhere",
+        "if by_place.setdefault(place, in_sum) != in_sum:",
+        "if by_place.setdefault(place, in_sum) is None:",
+        CHECK,
+        LIES,
+    ),
+    Mutant(
+        "spot: totals left out of groups",
+        "for place, in_sum in by_place.items():",
+        "for place, in_sum in list(by_place.items())[:-1]:",
+        CHECK,
+        LIES,
+    ),
+    Mutant(
+        "spot: interleaved totals not moved",
+        "part = multiply(part, source.powers_of_x(power, 2 * count), primes)",
+        "pass",
+        SUMS,
+        LIES,
+    ),
+    Mutant(
+        "spot: an interleaved total not recomputed",
+        "for number, power in enumerate(sums.powers):",
+        "for number, power in list(enumerate(sums.powers))[:-1]:",
+        SUMS,
+        LIES,
+    ),
+    Mutant(
+        "spot: other roots",
+        "power * (2 * reverse_bits(run, runs) + 1)",
+        "power * (2 * run + 1)",
+        AT,
+        LIES,
+    ),
+    Mutant(
+        "spot: totals one by one",
+        "count = packed.count_interleaved() if interleaved else 1",
+        "count = 1",
+        SUMS,
+        LIES,
+    ),
+    Mutant(
+        "spot: higher polynomials unread",
+        "into = found[:, : part.shape[1]]",
+        "into = found[:, : part.shape[1]] * 0",
+        SUMS,
+        LIES,
+    ),
+    Mutant(
+        "spot: a page that opens and checks nothing",
+        'owner.open(sealed, schema, verify="spot", on=table, question=question)',
+        "owner.open(sealed, schema)",
+        "app/steps/results.py",
+        ("tests/app/test_spot_checks_page.py",),
+    ),
+    Mutant(
+        "spot: failures that cannot be read are none",
+        'else "an earlier question"',
+        'else ""',
+        KEPT,
+        ("tests/spotcheck/test_spot_fuzz.py",),
+    ),
+]
