@@ -117,9 +117,8 @@ class _Lock:
             time.sleep(_POLL_SECONDS)
         self._descriptor = descriptor
 
+    def check(self) -> None:
         """Do nothing: a lock of the system cannot be lost."""
-
-    def check(self) -> None: ...
 
     def give_back(self) -> None:
         if self._descriptor is not None:
@@ -151,11 +150,8 @@ class _Lease:
             now = time.monotonic()
             who, tag = _describe(held)
             if held != seen:
-                alive, seen, since = (
-                    bool(seen),
-                    held,
-                    now,
-                )  # it changed while it was watched: its holder lives
+                # It changed while it was watched: its holder lives.
+                alive, seen, since = bool(seen), held, now
             if (
                 not tag or tag in _ended or is_dead(tag) or now - since >= self.seconds
             ) and self.store.replace(LEASE, held, mine):
