@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEMO   := $(VENV)/.demo
 JOBS   ?= 2
+# RERUN=--rerun runs a few failing tests again before giving up, and names those that pass then.
+RERUN  ?=
 # The paper's data sets are not part of the project; where a folder of them lies beside the checkout, use it.
 export ENCRYPTEDSTATS_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 # Tests start hundreds of programs: each would compile the whole package again where bytecode must not be kept.
@@ -24,7 +26,7 @@ casestudy: $(STAMP)
 	$(BIN)/python -m reproduction casestudy $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python tests/run_suite.py --jobs $(JOBS) -m "not slow and not browser"
+	$(BIN)/python tests/run_suite.py --jobs $(JOBS) $(RERUN) -m "not slow and not browser"
 
 test-full: $(STAMP) test-mutants test-sanitize test-arm test-r test-browser
 	HYPOTHESIS_PROFILE=full $(BIN)/python tests/run_suite.py --jobs $(JOBS) --limit 8000
@@ -70,7 +72,7 @@ test-faults: $(STAMP)
 test-browser: $(STAMP)
 	@$(call debian,command -v chromium || command -v chromium-browser,chromium) || \
 	  echo "chromium is missing, and could not be installed (apt-get, as root): these tests are skipped"
-	$(BIN)/python -m pytest -m browser tests/browser
+	$(BIN)/python tests/run_suite.py --only browser $(RERUN) -m browser
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

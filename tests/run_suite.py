@@ -3,11 +3,15 @@
 A part is a folder, a share of a large folder, or of all small ones; it has a process of its own,
 so its session's fixtures are made once. SEAL's memory pool never shrinks: a process that ran every
 test would hold the most that each of them needed of every size.
+
+With ``--rerun``, as in CPython's own runner, the few tests that failed are run once more, alone,
+after all parts. What passes then is named as unstable and does not fail the run.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import subprocess
@@ -15,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -32,18 +36,19 @@ _ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
+_MOST_RERUN = 3  # more failures than these are no accident
 _GOOD = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)  # a part may be slow tests alone
 
 
 @dataclass(frozen=True)
 class Part:
     name: str
-    files: tuple[Path, ...]
+    files: tuple[Path | str, ...]
 
     @property
     def size(self) -> int:
         """Estimate how long it takes by the length of its files."""
-        return sum(file.stat().st_size for file in self.files)
+        return sum(os.stat(file).st_size for file in self.files)
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class Outcome:
     output: str
     cpu_seconds: float
     peak_mb: int
+    failed: tuple[str, ...] = ()
 
     def problems(self, limit_mb: int) -> Iterator[str]:
         """Say what is wrong with it, if anything."""
@@ -66,17 +72,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run every part, print what failed and what was skipped, and return the exit status."""
     options, for_pytest = _parser().parse_known_args(arguments)
     parts = [part for part in split(options.tests) if options.only in part.name]
-    problems, cpu_seconds, peak_mb = list[str](), 0.0, 0
+    outcomes = list[Outcome]()
     with ThreadPoolExecutor(options.jobs) as pool:
         for done in as_completed([pool.submit(run, part, for_pytest) for part in parts]):
-            outcome = done.result()
-            _report(outcome)
-            problems.extend(outcome.problems(options.limit))
-            cpu_seconds += outcome.cpu_seconds
-            peak_mb = max(peak_mb, outcome.peak_mb)
+            outcomes.append(done.result())
+            _report(outcomes[-1])
+    cpu_seconds = sum(outcome.cpu_seconds for outcome in outcomes)
+    peak_mb = max((outcome.peak_mb for outcome in outcomes), default=0)
     print(f"{len(parts)} parts, {cpu_seconds:.0f} s of CPU, at most {peak_mb} MB each")
+    if options.rerun:
+        outcomes = rerun(outcomes, for_pytest)
+    problems = [line for outcome in outcomes for line in outcome.problems(options.limit)]
     print(*problems, sep="\n", end="\n" if problems else "")
     return 1 if problems or not parts else 0
+
+
+def rerun(outcomes: Sequence[Outcome], for_pytest: Sequence[str]) -> list[Outcome]:
+    """Return the outcomes after one more run of the tests that failed, if these are few.
+
+    A part that ended in any other way than by failing tests is left as it is.
+    """
+    failed = [outcome for outcome in outcomes if outcome.code == pytest.ExitCode.TESTS_FAILED]
+    if not failed or sum(len(outcome.failed) for outcome in failed) > _MOST_RERUN:
+        return list(outcomes)
+    settled = list(outcomes)
+    for outcome in failed:
+        again = run(Part(f"{outcome.part.name}, again", outcome.failed), for_pytest)
+        _report(again)
+        if again.code == pytest.ExitCode.OK:
+            print(*(f"UNSTABLE {name}" for name in outcome.failed), sep="\n", flush=True)
+            settled[settled.index(outcome)] = replace(outcome, code=again.code)
+    return settled
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -87,6 +113,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", default="", help="parts with this in their name")
     parser.add_argument(
         "--limit", type=int, default=MEMORY_LIMIT_MB, help="the most memory of a part, in MB"
+    )
+    parser.add_argument(
+        "--rerun", action="store_true", help="run a few failing tests again before giving up"
     )
     parser.add_argument("--tests", type=Path, default=TESTS, help="the folder with the tests")
     return parser
@@ -126,7 +155,8 @@ def _balance(files: Sequence[Path], count: int) -> list[list[Path]]:
 def run(part: Part, for_pytest: Sequence[str]) -> Outcome:
     """Run a part in a process and measure it, with all processes that it starts and waits for."""
     command = [sys.executable, "-m", "pytest", "-q", *for_pytest, *map(str, part.files)]
-    with tempfile.TemporaryFile() as output:
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryDirectory() as cache:
+        command += ["-o", f"cache_dir={cache}"]
         process = subprocess.Popen(
             command, stdout=output, stderr=subprocess.STDOUT, env={**_ENVIRONMENT, **os.environ}
         )
@@ -134,9 +164,19 @@ def run(part: Part, for_pytest: Sequence[str]) -> Outcome:
         process.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
         text = output.read().decode(errors="replace")
+        failed = _read_failed(Path(cache) / "v/cache/lastfailed", part.files)
     unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
     cpu_seconds = used.ru_utime + used.ru_stime
-    return Outcome(part, process.returncode, text, cpu_seconds, used.ru_maxrss // unit)
+    return Outcome(part, process.returncode, text, cpu_seconds, used.ru_maxrss // unit, failed)
+
+
+def _read_failed(written: Path, files: Sequence[Path | str]) -> tuple[str, ...]:
+    """Return the tests that pytest's cache says have failed, with the whole path of their files."""
+    failed = list[str]()
+    for test in json.loads(written.read_text()) if written.exists() else ():
+        place, _, name = test.partition("::")
+        failed += [f"{file}::{name}" for file in files if Path(file).match(place)]
+    return tuple(failed)
 
 
 def _report(outcome: Outcome) -> None:

@@ -46,12 +46,50 @@ def test_a_part_that_fails_or_takes_too_much_fails_the_run(
     for name, content in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
-    assert run_suite.main(["--tests", str(tmp_path), "-p", "no:cacheprovider"]) == 1
+    arguments = ["--tests", str(tmp_path)]
+    assert run_suite.main(arguments) == 1
     said = capfd.readouterr().out
     assert "1 failed, 2 passed" in said
     assert "assert 1 == 2" in said
+    assert run_suite.main([*arguments, "--rerun"]) == 1
+    assert "UNSTABLE" not in capfd.readouterr().out
     (tmp_path / "b/test_bad.py").unlink()
-    arguments = ["--tests", str(tmp_path), "-p", "no:cacheprovider"]
     assert run_suite.main(arguments) == 0
     assert run_suite.main([*arguments, "--limit", "5"]) == 1
     assert "more than 5 MB" in capfd.readouterr().out
+
+
+UNSTABLE = """import pathlib, pytest
+@pytest.mark.parametrize("name", ["a - b [c]", "d"])
+def test_luck(name):
+    counter = pathlib.Path(__file__).with_name("runs")
+    counter.write_text(counter.read_text() + "x" if counter.exists() else "x")
+    assert name == "d" or len(counter.read_text()) > 1
+"""
+
+
+def test_a_test_that_passes_when_it_is_run_again_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test_luck.py").write_text(UNSTABLE)
+    arguments = ["--tests", str(tmp_path)]
+    assert run_suite.main(arguments) == 1
+    (tmp_path / "runs").unlink()
+    capfd.readouterr()
+    assert run_suite.main([*arguments, "--rerun"]) == 0
+    said = capfd.readouterr().out
+    assert "UNSTABLE" in said
+    assert "a - b [c]" in said
+    assert (tmp_path / "runs").read_text() == "xxx"  # the other one was not run again
+
+
+def test_many_failures_and_broken_files_are_not_run_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--tests", str(tmp_path), "--rerun"]
+    luck = UNSTABLE.replace('"d"]', '"d", "e", "f", "g"]').replace("len(", "10 > len(")
+    (tmp_path / "test_luck.py").write_text(luck.replace("> 1", "> 5"))
+    assert run_suite.main(arguments) == 1
+    (tmp_path / "test_luck.py").write_text("import nothing_of_this_name\n")
+    assert run_suite.main(arguments) == 1
+    assert "again" not in capfd.readouterr().out
