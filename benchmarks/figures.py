@@ -262,18 +262,19 @@ def make_gpu(files: list[File]) -> str:
 
 def make_models(files: list[File]) -> str:
     results = files[0]["results"]
-    lines = ["| model | encrypted rows | mean AUC | near the best |", "|---|---|---:|---:|"]
+    heads = "| model | encrypted rows | splits | mean AUC | near the best |"
+    lines = [heads, "|---|---|---:|---:|---:|"]
     for one in sorted(results["models"], key=lambda one: -one["auc"]):
         near = one["near_the_best_of_ours"]
         own = f"`{one['model']}`" if one["model"].isidentifier() else one["model"]
         lines.append(
-            f"| {own} | {'yes' if one['ours'] else 'no'} | {one['auc']:.3f} | "
+            f"| {own} | {'yes' if one['ours'] else 'no'} | {one['splits']} | {one['auc']:.3f} | "
             f"{'' if near is None else near} |"
         )
     return (
         "\n".join(lines)
-        + f"\n\n*Means over {len(results['datasets'])} data sets and {results['splits']} random "
-        f"splits of each (version {short(files[0]['version'])}). Near the best: on how many data "
+        + f"\n\n*Means over {len(results['datasets'])} data sets and random splits of each "
+        f"(version {short(files[0]['version'])}). Near the best: on how many data "
         "sets the mean is within 0.01 of the best that can be fitted to encrypted rows.*\n"
     )
 

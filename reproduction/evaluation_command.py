@@ -39,7 +39,7 @@ def evaluation(
         typer.Argument(
             metavar="[PART...]",
             help="datasets, shrinkage, encrypted, times, convergence, fraction, performance, "
-            "trees, models; all by default.",
+            "trees, models, learned; all by default.",
             show_default=False,
         ),
     ] = None,

@@ -99,6 +99,14 @@ MODELS: Final[dict[str, Callable[[Sample, int], Scores]]] = {
     "forest of depth 6, votes": lambda sample, seed: forests(sample, seed)[6, False],
     "forest of depth 3, leaf shares": lambda sample, seed: forests(sample, seed)[3, True],
     "forest of depth 3, votes": lambda sample, seed: forests(sample, seed)[3, False],
+    "MultinomialNB": multinomial_nb,
+    "SemiparametricNB": snb_paired,
+    "plain gradient boosting": gradient_boosting,
+    "plain random forest": random_forest,
+    "plain random forest of depth 3": shallow_forest,
+}
+#: Trees that ask in rounds: a part of its own, for each of their splits takes minutes.
+LEARNED: Final[dict[str, Callable[[Sample, int], Scores]]] = {
     "learned tree of depth 3": lambda sample, seed: learned_trees(sample, DecisionTree(depth=3)),
     "learned forest of depth 3": lambda sample, seed: learned_trees(
         sample, RandomForest(N_TREES, depth=3, random_state=_state(sample, seed, "learned"))
@@ -109,10 +117,5 @@ MODELS: Final[dict[str, Callable[[Sample, int], Scores]]] = {
     "learned extra trees of depth 6": lambda sample, seed: learned_trees(
         sample, ExtraTrees(N_TREES, depth=6, random_state=_state(sample, seed, "learned"))
     ),
-    "MultinomialNB": multinomial_nb,
-    "SemiparametricNB": snb_paired,
-    "plain gradient boosting": gradient_boosting,
-    "plain random forest": random_forest,
-    "plain random forest of depth 3": shallow_forest,
 }
-N_OURS: Final = 12
+OURS: Final = frozenset(name for name in MODELS if not name.startswith("plain")) | LEARNED.keys()

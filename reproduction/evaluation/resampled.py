@@ -32,7 +32,7 @@ from reproduction.evaluation.methods import (
     forest_weights,
     fraction_generator,
 )
-from reproduction.evaluation.models import FOREST_DEPTHS, MODELS
+from reproduction.evaluation.models import FOREST_DEPTHS, LEARNED, MODELS
 from reproduction.evaluation.results import ResultFile, ResultFolder
 from reproduction.evaluation.samples import Sample, sample, store_splits
 from reproduction.evaluation.settings import (
@@ -89,6 +89,11 @@ def performance(sample: Sample, methods: Sequence[str], seed: int) -> list[Row]:
 def models(sample: Sample, names: Sequence[str], seed: int) -> list[Row]:
     """AUC of the library's models and of scikit-learn's on a split."""
     return _compare(sample, {name: MODELS[name] for name in names}, seed, "model")
+
+
+def learned(sample: Sample, names: Sequence[str], seed: int) -> list[Row]:
+    """AUC of trees that learn their splits, on a split."""
+    return _compare(sample, {name: LEARNED[name] for name in names}, seed, "model")
 
 
 def _compare(
@@ -200,6 +205,13 @@ RESAMPLED: Final = {
             tuple(MODELS),
             {**_SPLITTING, "trees": N_TREES, "depths": FOREST_DEPTHS, "library": __version__},
             models,
+        ),
+        Part(
+            "learned",
+            ("split", "model"),
+            tuple(LEARNED),
+            {**_SPLITTING, "trees": N_TREES, "library": __version__},
+            learned,
         ),
     )
 }

@@ -25,6 +25,7 @@ PARTS: Final = (
     "performance",
     "trees",
     "models",
+    "learned",
 )
 
 TEST_SHARE: Final = 0.2
