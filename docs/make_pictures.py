@@ -362,23 +362,25 @@ def pooling() -> Drawing:
 PICTURES = {"roles": roles, "slots": slots, "tree": tree, "worker": worker_view, "pooling": pooling}
 
 
-#: Plots, by the names that they have in the examples of ``docs/reference/statistics.md``.
-PLOTS = {"ages": "ages_plot", "survival": "survival_plot", "manhattan": "manhattan_plot"}
+#: Plots, by page, with the names that they have in its examples.
+PLOTS = {
+    "reference/statistics.md": {"survival": "survival_plot"},
+    "guides/genomes.md": {"manhattan": "manhattan_plot"},
+}
 
 
 def write_plots() -> None:
     from run_examples import find_examples
 
-    folder = FOLDER.parent / "measured"
-    page = (FOLDER.parent / "reference/statistics.md").read_text(encoding="utf-8")
-    made: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as empty:
-        os.chdir(empty)
-        for example in find_examples(page):
-            exec(example.code, made)
-        os.chdir(folder)
-    for name, plot in PLOTS.items():
-        made[plot].figure.savefig(f"{name}.png", dpi=100, bbox_inches="tight")
+    for page, plots in PLOTS.items():
+        made: dict[str, Any] = {"__name__": "__main__"}
+        with tempfile.TemporaryDirectory() as empty:
+            os.chdir(empty)
+            for example in find_examples((FOLDER.parent / page).read_text(encoding="utf-8")):
+                exec(example.code, made)
+            os.chdir(FOLDER.parent / "measured")
+        for name, plot in plots.items():
+            made[plot].figure.savefig(f"{name}.png", dpi=100, bbox_inches="tight")
 
 
 def main() -> None:

@@ -42,10 +42,10 @@ def test_the_package_itself_imports_nothing_that_takes_long():
 
 
 def test_the_help_imports_nothing_that_takes_long():
-    told = "from encryptedstats.cli import main; sys.argv[1:] = ['--help']"
+    program = "from encryptedstats.cli import main; sys.argv[1:] = ['--help']"
     assert (
         imported_by(
-            f"{told}; sys.stdout = open(os.devnull, 'w')\ntry: main()\nexcept SystemExit: "
+            f"{program}; sys.stdout = open(os.devnull, 'w')\ntry: main()\nexcept SystemExit: "
             "sys.stdout = sys.__stdout__\n"
         )
         == set()

@@ -509,8 +509,14 @@ class Predictions:
             sum(getattr(one, name) for one in parts) for name in ("n_dropped", "n_unlabelled")
         )
         return replace(
-            first, codes=codes, predicted=predicted, scores=scores, weights=weights, n_dropped=dropped, n_unlabelled=unlabelled
-        )  # fmt: skip
+            first,
+            codes=codes,
+            predicted=predicted,
+            scores=scores,
+            weights=weights,
+            n_dropped=dropped,
+            n_unlabelled=unlabelled,
+        )
 
     def __len__(self) -> int:
         return len(self.codes)

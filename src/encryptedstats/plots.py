@@ -551,8 +551,8 @@ def _finish(
         [f"{len(rows.positive):,} rows, {rows.positive.sum():,} of {_class_text(curves)}", *remarks]
     )
     legend = ax.legend(
-        handles, labels, title=title, **place, frameon=True, framealpha=0.85, edgecolor="none", fontsize="small",
-        title_fontsize="small", alignment="left", handlelength=2.6, borderpad=0.2,
+        handles, labels, title=title, **place, frameon=True, framealpha=0.85, edgecolor="none",
+        fontsize="small", title_fontsize="small", alignment="left", handlelength=2.6, borderpad=0.2,
     )  # fmt: skip
     legend.set_zorder(6)
     ax.tick_params(labelsize="small")

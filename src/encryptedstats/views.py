@@ -47,9 +47,8 @@ class TableView:
 
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"estimate": [1.0003], "pvalue": [1e-20]}, index=["age"])
-    >>> TableView("Coefficients", frame).cells()
-    FormattedTable(heads=['', 'estimate', 'pvalue'], rows=[['age', '1.0003', '< 2.2e-16']],
-    n_labels=1)
+    >>> TableView("Coefficients", frame).cells().rows
+    [['age', '1.0003', '< 2.2e-16']]
     """
 
     caption: str

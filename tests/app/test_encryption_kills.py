@@ -27,10 +27,10 @@ import subprocess, sys
 from pathlib import Path
 from encryptedstats.app import tasks, work
 start = subprocess.Popen.__init__
-def told(self, *args, **options):
+def start_and_print(self, *args, **options):
     start(self, *args, **options)
     print(self.pid, flush=True)
-subprocess.Popen.__init__ = told
+subprocess.Popen.__init__ = start_and_print
 work.CHILD = (
     sys.executable, "-c",
     "import sys, time; from encryptedstats.app.child import end_with_parent; "

@@ -52,8 +52,10 @@ def in_the_clear(page: Page) -> Any:
 
 def test_a_tree_is_asked_in_rounds_and_shown(page: Page, rows: Path) -> None:
     asked(page, rows)
-    told = page.get("send")
-    assert told.count("the variable (by id) and the bins of every split") == 2  # and in the panel
+    sending = page.get("send")
+    assert (
+        sending.count("the variable (by id) and the bins of every split") == 2
+    )  # and in the panel
     page.post("send", to="here")
     waited(page, "send")
     tree = page.state.asked[1]
@@ -143,10 +145,10 @@ def test_a_lie_in_a_round_is_found_before_the_next(
         return read_answer(container.from_bytes(forged), job.table.sealed.public_keys())
 
     monkeypatch.setattr(LocalWorker, "_answer", lie)
-    told: list[float] = []
+    reports: list[float] = []
     with pytest.raises(es.EncryptedStatsError, check=error("spot-check-failed")):
-        task.run(told.append)
-    assert (len(seen), told) == (1, [])
+        task.run(reports.append)
+    assert (len(seen), reports) == (1, [])
     assert not list(project.run_folder(project.state.asked[1]).glob("round-*.json"))
 
 

@@ -124,8 +124,8 @@ def equations(lab: Lab, pack: Residues, n_totals: int, level: int) -> tuple[Numb
     to be.
     """
     engine, ring = engine_for(packing_parameters(lab.parameters)), lab.parameters.ring_degree
-    beside = np.setdiff1d(np.arange(ring), packing_places(n_totals, ring))
-    return linear_map(engine, n_totals, level)[beside], coefficients_of(lab, pack)[beside]
+    remaining = np.setdiff1d(np.arange(ring), packing_places(n_totals, ring))
+    return linear_map(engine, n_totals, level)[remaining], coefficients_of(lab, pack)[remaining]
 
 
 @pytest.fixture(scope="module")
@@ -205,9 +205,9 @@ def tables(n_rows: int) -> tuple[pd.DataFrame, pd.DataFrame, es.Schema]:
 
 def check_all(owner: es.Owner, results: Sequence[EncryptedNumbers]) -> None:
     for totals in results:
-        beside = beside_the_totals(owner, totals)
-        assert len(beside)
-        assert not beside.any()
+        remaining = beside_the_totals(owner, totals)
+        assert len(remaining)
+        assert not remaining.any()
 
 
 def test_two_sites_pool_a_forest_and_who_opens_it_finds_totals_alone() -> None:

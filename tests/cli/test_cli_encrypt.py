@@ -142,19 +142,21 @@ def test_keys_without_room_for_rows_of_others_are_refused_before_anything_is_enc
 def test_public_keys_are_taken_under_the_fingerprint_that_was_read_out(
     registry: Hospital, files: Path, tmp_path: Path, run: Run
 ) -> None:
-    told = es.PublicKeys.load(registry.public).fingerprint
+    fingerprint = es.PublicKeys.load(registry.public).fingerprint
     rows = ("encrypt", registry.csv, tmp_path / "t", "--schema", registry.schema)
     other = es.PublicKeys.load(files / "public.keys")
-    error = the_error(run(*rows, "--public-keys", files / "public.keys", "--fingerprint", told))
+    error = the_error(
+        run(*rows, "--public-keys", files / "public.keys", "--fingerprint", fingerprint)
+    )
     assert (
-        f"holds the keys {other.fingerprint}, and those of {told} are expected: do not use them"
+        f"holds the keys {other.fingerprint}, and those of {fingerprint} are expected: do not use them"
         in error
     )
     assert "--fingerprint is for --public-keys" in the_error(
-        run(*rows, "--key", registry.key, "--fingerprint", told)
+        run(*rows, "--key", registry.key, "--fingerprint", fingerprint)
     )
     assert names(tmp_path) == []
-    done(*rows, "--public-keys", registry.public, "--fingerprint", told)
+    done(*rows, "--public-keys", registry.public, "--fingerprint", fingerprint)
 
 
 def test_rows_to_predict(hospital: Hospital, tmp_path: Path) -> None:

@@ -85,8 +85,8 @@ def test_every_command_that_prints_json_says_which_keys_it_has() -> None:
         "worker audit",
         *(f"study {name}" for name in silent),
     }
-    told = {path for path in PATHS if load(path).known.doc.json}
-    assert set(PATHS) - without - told == {"data info"}  # which says what there is in a file
+    documented = {path for path in PATHS if load(path).known.doc.json}
+    assert set(PATHS) - without - documented == {"data info"}  # which says what there is in a file
 
 
 def test_numbers_that_are_none_are_null(capsys: pytest.CaptureFixture[str]) -> None:

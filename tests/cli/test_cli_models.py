@@ -170,7 +170,7 @@ def test_folds(run: Run, ward: Ward, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("snb", "trees=3"), "snb has no parameter 'trees'"),
         (("forest", "paired=false"), "forest has no parameter 'paired'"),
@@ -187,11 +187,11 @@ def test_folds(run: Run, ward: Ward, tmp_path: Path) -> None:
     ],
 )
 def test_words_that_cannot_be(
-    run: Run, ward: Ward, tmp_path: Path, words: tuple[str, ...], told: str
+    run: Run, ward: Ward, tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     result = run("ask", ward.table(0), "-o", tmp_path / "m", *words)
     assert result.exit_code == 2
-    assert told.replace("'", "") in " ".join(
+    assert message.replace("'", "") in " ".join(
         result.stderr.replace("│", " ").replace("'", "").split()
     )
     assert names(tmp_path) == []

@@ -114,9 +114,9 @@ def test_retired_keys_encrypt_nothing_and_compute_as_before(
     )
     assert not (tmp_path / "t.enc").exists()
     done("ask", hospital.table, "counts(v0)", "--keys", public, "-o", tmp_path / "age.enc")
-    told = done("data", "info", public).stdout
-    assert "public keys, retired: nothing is encrypted for them" in told
-    assert f"the laptop was lost; encrypt for key {new_id} instead" in told
+    printed = done("data", "info", public).stdout
+    assert "public keys, retired: nothing is encrypted for them" in printed
+    assert f"the laptop was lost; encrypt for key {new_id} instead" in printed
     facts = json.loads(done("data", "info", public, "--json").stdout)
     assert facts["retired"] == {"why": "the laptop was lost", "successor": new_id}
     assert json.loads(done("data", "info", hospital.public, "--json").stdout)["retired"] is None

@@ -61,8 +61,8 @@ def test_a_forest_is_released_shown_and_predicts(
     assert "spent so far: epsilon 1 of 3" in shown
     assert "data schema --column 'COLUMN range=LOW:HIGH'" in shown
     assert "Schema.infer" not in shown
-    told = done("data", "info", out).stdout
-    assert "counts with noise (released with epsilon 1" in told
+    printed = done("data", "info", out).stdout
+    assert "counts with noise (released with epsilon 1" in printed
     done("predict", out, hospital.csv, "-o", tmp_path / "predicted.csv")
     book = json.loads(done("publish", "ledger", ledger, "--keys", hospital.public, "--json").stdout)
     assert [entry["what"] for entry in book["entries"]] == ["begin", "released"]
@@ -113,9 +113,9 @@ def test_counts_are_published_by_rules(hospital: Hospital, ledger: Path, tmp_pat
     done("open", counts, *owned(hospital), "--rules", "pcornet", "-o", tmp_path / "counts.csv")
     assert "hidden" in (tmp_path / "counts.csv").read_text()
     done("open", counts, *owned(hospital), "--ledger", ledger, "-o", tmp_path / "exact.csv")
-    told = done("publish", "ledger", ledger, "--key", hospital.key).stdout
-    assert "published" in told
-    assert "opened" in told
+    printed = done("publish", "ledger", ledger, "--key", hospital.key).stdout
+    assert "published" in printed
+    assert "opened" in printed
 
 
 def test_a_released_table_is_written_as_csv(hospital: Hospital, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_report_is_written_from_the_files(
 ) -> None:
     out = tmp_path / "report.html"
     done("publish", "release", forest, *owned(hospital), "epsilon=1", "--ledger", ledger)
-    told = done(
+    printed = done(
         "publish",
         "report",
         hospital.table,
@@ -175,7 +175,7 @@ def test_a_report_is_written_from_the_files(
         "-o",
         out,
     ).stdout
-    assert "readable to you only" in told
+    assert "readable to you only" in printed
     page = out.read_text()
     assert f"{es.PublicKeys.load(hospital.public).parameters.security} bits" in page
     assert "CompletelyRandomForest" in page

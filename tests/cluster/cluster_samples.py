@@ -130,17 +130,17 @@ class Worker:
 
     def __init__(self, queue: Path | str, slow: float, lease: float) -> None:
         self.returncode: int | None = None
-        self._told, telling = os.pipe()
+        self._report, writing = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            self._work(telling, str(queue), slow, lease)
-        os.close(telling)
+            self._work(writing, str(queue), slow, lease)
+        os.close(writing)
 
     @staticmethod
-    def _work(telling: int, queue: str, slow: float, lease: float) -> NoReturn:
+    def _work(writing: int, queue: str, slow: float, lease: float) -> NoReturn:
         code = 1
         try:
-            with os.fdopen(telling, "w") as out:
+            with os.fdopen(writing, "w") as out:
                 try:
                     make_slow(slow)
                     print(json.dumps(vars(es.cluster.work(queue, lease=lease))), file=out)
@@ -160,10 +160,10 @@ class Worker:
         return self.returncode
 
     def communicate(self, timeout: float = 600.0) -> tuple[str, str]:
-        """What it said at its end, and the same again, where it failed."""
+        """Return what it printed at its end, and the same again where it failed."""
         until(lambda: self.poll() is not None, "end", timeout)
-        with os.fdopen(self._told) as told:
-            said = told.read()
+        with os.fdopen(self._report) as report:
+            said = report.read()
         return said, said if self.returncode else ""
 
 

@@ -268,9 +268,9 @@ def test_what_comes_back_is_small_and_plain(
     hospital: Hospital, tmp_path: Path, client: Any
 ) -> None:
     job = submit(hospital, tmp_path)
-    told = client.submit(scheduling.dask_item, job.queue, job.id, next(iter(job.items))).result()
-    assert {type(value) for value in told.values()} <= {str, int, float, bool}
-    assert len(str(told)) < 500
+    result = client.submit(scheduling.dask_item, job.queue, job.id, next(iter(job.items))).result()
+    assert {type(value) for value in result.values()} <= {str, int, float, bool}
+    assert len(str(result)) < 500
 
 
 @pytest.mark.usefixtures("trusting")

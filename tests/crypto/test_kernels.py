@@ -280,8 +280,8 @@ def test_the_largest_ring_of_all(cpu):
 
 
 def test_the_way_follows_from_primes_and_processor():
-    told = Path("/proc/cpuinfo")
-    flags = told.read_text() if told.exists() else ""
+    cpuinfo = Path("/proc/cpuinfo")
+    flags = cpuinfo.read_text() if cpuinfo.exists() else ""
     expected = {"baseline": "integers", "avx2": "avx2" if "avx2" in flags else "integers"}
     expected["avx512"] = "avx512" if "avx512dq" in flags else expected["avx2"]
     expected["ifma"] = "ifma" if "avx512ifma" in flags else expected["avx512"]

@@ -72,29 +72,12 @@ def run_in_child(run: Callable[[], None]) -> None:
     assert os.waitpid(child, 0)[1] == 0, said
 
 
-#: Sections whose keys take more than a gigabyte: they are run in ``make test-full`` alone.
-LARGE = {"docs/explanation/threshold.md": r"^### Votes\n.*?(?=^## )"}
-
-
 @pytest.mark.usefixtures("imported")
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page, name = path.read_text(encoding="utf-8"), str(path.relative_to(ROOT))
-    for example in re.findall(LARGE.get(name, "(?!)"), page, re.MULTILINE | re.DOTALL):
-        page = page.replace(example, "\n" * example.count("\n"))
     run_in_child(lambda: run_page(page, name))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LARGE)
-def test_pages_with_large_keys_run(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    page = (ROOT / name).read_text(encoding="utf-8")
-    assert re.search(LARGE[name], page, re.MULTILINE | re.DOTALL)
-    run_page(page, name)
 
 
 def test_a_page_that_fails_in_its_process_fails_the_test() -> None:

@@ -46,9 +46,9 @@ def forest(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """
     place = tmp_path_factory.mktemp("forest")
     options = ("--trees", TREES, "--folder", place, "--picture", place / "forest.png")
-    with contextlib.redirect_stdout(io.StringIO()) as told:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
         assert load("forest").main([str(option) for option in options]) == 0
-    return place, told.getvalue()
+    return place, printed.getvalue()
 
 
 def test_all_of_them_are_tried_here() -> None:
@@ -62,7 +62,7 @@ def test_all_of_them_are_tried_here() -> None:
 
 
 def test_the_forest_is_told_and_exact(forest: tuple[Path, str]) -> None:
-    place, told = forest
+    place, printed = forest
     for words in (
         "455 patients: 170 malignant, 285 benign",
         "sees v0 to v29, 5 bins each; 2 classes",
@@ -70,8 +70,8 @@ def test_the_forest_is_told_and_exact(forest: tuple[Path, str]) -> None:
         f"Picture: {place / 'forest.png'}",
         "docs/tutorials/first_model.md",
     ):
-        assert words in told
-    assert "DIFFERS" not in told
+        assert words in printed
+    assert "DIFFERS" not in printed
     assert (place / "forest.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -221,6 +221,6 @@ def read_totals(answer: Path, secret: list[list[int]]) -> list[int]:
         assert rest[:2] == [0, 0], "neither a part of a larger total nor two totals in one"
         coefficient = packs[place // width][reverse_bits(place % width, degree)]
         copies = parameters.get("copies", 1)
-        total = (coefficient * (degree // copies) + offset) * factor % t
+        total = (coefficient * (degree // copies) + offset) * pow(factor, -1, t) % t
         totals.append(total if 2 * total < t else total - t)
     return totals

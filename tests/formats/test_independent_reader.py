@@ -11,6 +11,7 @@ from pathlib import Path
 
 import independent_reader as reader
 import numpy as np
+import pandas as pd
 import pytest
 from make_vectors import STORED, VECTORS, make_vectors
 
@@ -57,6 +58,23 @@ def test_a_stored_column_decrypts_to_the_rows() -> None:
     t, secret = parameters["plain_modulus"], reader.read_secret_key(STORED / "insecure.key")
     slots = reader.decode_slots(reader.decrypt(ciphertext, secret, primes, t), t)
     assert slots == [int((i * 29 // 7) % 2 == 0) for i in range(60)] + [0] * (1024 - 60)
+
+
+def test_totals_are_divided_by_their_factor(tmp_path: Path) -> None:
+    """Large totals have primes that are not 1 modulo t, and so correction factors other than 1."""
+    draw = np.random.default_rng(1)
+    frame = pd.DataFrame({name: draw.integers(0, 30_000, 40) for name in "ab"})
+    schema = es.Schema.infer(frame, numbers="keep")
+    question = es.Covariance()
+    owner = es.Owner(es.plan(question, schema, n_rows=1_000))
+    owner.save(tmp_path / "secret.key")
+    owner.encrypt(schema.table(frame)).ask(question).save(tmp_path / "answer.enc")
+    file = reader.read_container(tmp_path / "answer.enc")
+    assert all(factor != 1 for _, _, _, factor, *_ in file.json("numbers"))
+    secret = reader.read_secret_key(tmp_path / "secret.key")
+    a, b = (frame[name].astype(int) for name in "ab")
+    totals = [a.sum(), b.sum(), (a * a).sum(), (a * b).sum(), (b * b).sum()]
+    assert reader.read_totals(tmp_path / "answer.enc", secret) == totals
 
 
 def test_another_key_does_not_decrypt() -> None:

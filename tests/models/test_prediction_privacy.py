@@ -179,12 +179,12 @@ def test_votes_of_plain_models_look_alike(
 ) -> None:
     new = new_rows(known, 9, 4)
     sealed_new = sealed(new, encoding)
-    told = []
+    readings = []
     for one in models_of_a_kind(model, known):
         votes = one.predict_votes(sealed_new, output=output or None, **QUIET)
         same_votes(planned_owner().open(votes), one.predict_votes(new, output=output or None))
-        told.append(readable(votes))
-    assert all(one == told[0] for one in told)
+        readings.append(readable(votes))
+    assert all(one == readings[0] for one in readings)
 
 
 def test_coefficients_are_not_in_the_file() -> None:

@@ -29,14 +29,14 @@ PAGE = Path(__file__).parents[2] / "docs/guides/procedures.md"
 
 
 def test_encrypted_equals_clear(hospital: Hospital) -> None:
-    told: list[OpenedRound] = []
+    rounds: list[OpenedRound] = []
     clear = Strongest().run(hospital.plain())
-    found = Strongest().run(hospital.table, hospital.owner, schema=SCHEMA, progress=told.append)
+    found = Strongest().run(hospital.table, hospital.owner, schema=SCHEMA, progress=rounds.append)
     assert found == clear
-    assert [one.question.name for one in told] == ["MultinomialNB", "ChiSquare"]
-    assert [one.number for one in told] == [1, 2]
-    assert "round 2 of at most 3" in str(told[1])
-    assert list(told[0].totals) == list(es.MultinomialNB().fit(hospital.plain()).totals_)
+    assert [one.question.name for one in rounds] == ["MultinomialNB", "ChiSquare"]
+    assert [one.number for one in rounds] == [1, 2]
+    assert "round 2 of at most 3" in str(rounds[1])
+    assert list(rounds[0].totals) == list(es.MultinomialNB().fit(hospital.plain()).totals_)
 
 
 def test_rounds_are_bounded(hospital: Hospital) -> None:
@@ -129,9 +129,9 @@ def test_a_run_that_is_killed_anywhere_goes_on(hospital: Hospital, tmp_path: Pat
 
             killed = fork(lambda at=(point, number), run=run: (_kill_at(*at), run()))  # type: ignore[misc]
             assert ended(killed) == -signal.SIGKILL, (point, number)
-            told: list[OpenedRound] = []
-            assert run(progress=told.append) == wanted
-            assert len(told) == (2 if number == 1 else 1) - (point == "stored")
+            rounds: list[OpenedRound] = []
+            assert run(progress=rounds.append) == wanted
+            assert len(rounds) == (2 if number == 1 else 1) - (point == "stored")
             opened = [one.content for one in ledger.entries() if one.content["what"] == "opened"]
             assert [(one["question"], one["round"]) for one in opened] == [
                 ("MultinomialNB", 1),
@@ -156,19 +156,19 @@ def test_two_processes_never_run_in_one_folder(hospital: Hospital, tmp_path: Pat
         run()
 
     first = fork(ask_for_ever)
-    told: list[OpenedRound] = []
+    rounds: list[OpenedRound] = []
     try:
         while not mark.exists():
             time.sleep(0.01)
         with pytest.raises(es.BusyError, check=error("already-being-written")):
-            run(progress=told.append)
-        assert not told
+            run(progress=rounds.append)
+        assert not rounds
         assert not list(folder.glob("round-*"))
     finally:
         os.kill(first, signal.SIGKILL)
         assert ended(first) == -signal.SIGKILL
-    assert run(progress=told.append) == Strongest().run(hospital.plain())
-    assert [one.number for one in told] == [1, 2]
+    assert run(progress=rounds.append) == Strongest().run(hospital.plain())
+    assert [one.number for one in rounds] == [1, 2]
     assert not (folder / LEASE).exists()
 
 

@@ -148,18 +148,20 @@ def test_weighted_rows_count_as_often() -> None:
 
 def test_decoys_hide_which_tree_is_used_and_change_nothing() -> None:
     table = samples.table(n=300)
-    plain, told = es.DecisionTree(depth=3), list[OpenedRound]()
+    plain, opened_rounds = es.DecisionTree(depth=3), list[OpenedRound]()
     assert es.DecisionTree(depth=3, decoys=5).fix_seeds().decoy_seed is not None
     hidden = es.DecisionTree(depth=3, decoys=5, decoy_seed=1)
-    assert splits_of(hidden.run(table, progress=told.append)) == splits_of(plain.run(table))
-    paths = {str(node[0][:1]) for node in told[1].question.nodes}
+    assert splits_of(hidden.run(table, progress=opened_rounds.append)) == splits_of(
+        plain.run(table)
+    )
+    paths = {str(node[0][:1]) for node in opened_rounds[1].question.nodes}
     assert len(paths) > 2  # roots were split otherwise by decoys
     others = {es.DecisionTree(depth=3, decoys=5).fix_seeds()._real[0] for _ in range(40)}
     assert len(others) > 3
     plan = es.plan(hidden, table)
     assert plan.n_totals > 3 * es.plan(plain, table).n_totals
     assert "5 others" in dict(plan.notes)["worker learns"]
-    assert "seed" not in str([one.question.parameters() for one in told])
+    assert "seed" not in str([one.question.parameters() for one in opened_rounds])
 
 
 def test_candidates_of_a_forest_with_decoys_do_not_follow_from_its_public_seed() -> None:
@@ -167,9 +169,9 @@ def test_candidates_of_a_forest_with_decoys_do_not_follow_from_its_public_seed()
     forest = es.RandomForest(n_trees=2, depth=1, max_features=1, decoys=1)
     first = []
     for _ in range(12):
-        told: list[OpenedRound] = []
-        forest.run(table, progress=told.append)
-        first.append(str(told[0].question.parameters()))
+        opened_rounds: list[OpenedRound] = []
+        forest.run(table, progress=opened_rounds.append)
+        first.append(str(opened_rounds[0].question.parameters()))
     assert len(set(first)) > 1
 
 
@@ -180,24 +182,26 @@ def test_hidden_splits_are_the_same_and_the_worker_sees_none(classes: int) -> No
         es.RandomForest(n_trees=8, depth=2, max_features=2),
         es.ExtraTrees(n_trees=5, depth=1),
     ):
-        told = [list[OpenedRound](), list[OpenedRound]()]
+        opened_rounds = [list[OpenedRound](), list[OpenedRound]()]
         hidden = replace(procedure, hide_splits=True)
-        for seed, heard in enumerate(told):
+        for seed, heard in enumerate(opened_rounds):
             table = samples.table(n=150, seed=seed, classes=classes)
             found = hidden.run(table, progress=heard.append)
             assert found.nodes.equals(procedure.run(table).nodes)
             assert len(heard) == 1
-        assert told[0][0].question.parameters() == told[1][0].question.parameters()
+        assert (
+            opened_rounds[0][0].question.parameters() == opened_rounds[1][0].question.parameters()
+        )
     owner = es.Owner(es.plan(hidden, table))
     assert hidden.run(owner.encrypt(table), owner) == found
     assert "nothing of the splits" in dict(es.plan(hidden, table).notes)["worker learns"]
 
 
 def test_only_the_left_of_two_siblings_is_counted() -> None:
-    told: list[OpenedRound] = []
-    es.DecisionTree(depth=3).run(samples.table(), progress=told.append)
+    opened_rounds: list[OpenedRound] = []
+    es.DecisionTree(depth=3).run(samples.table(), progress=opened_rounds.append)
     per_node = 2 * (4 * 3 + 3)
-    assert [len(one.totals) for one in told] == [per_node + 2, per_node, 2 * per_node]
+    assert [len(one.totals) for one in opened_rounds] == [per_node + 2, per_node, 2 * per_node]
 
 
 def test_missing_values_go_to_the_better_side() -> None:

@@ -55,11 +55,11 @@ def test_overlaps_of_leaves_are_those_of_all_kinds_of_rows(
 
 def test_a_number_is_in_no_split() -> None:
     made, _ = forest(3, 2)
-    plain, beside = (
+    plain, with_number = (
         Boxes.of(made.trees_, [*(v.n_bins for v in SCHEMA.variables), *more]) for more in ([], [0])
     )
-    assert beside.reached.tolist() == plain.reached.tolist()
-    assert beside.overlaps() == pytest.approx(plain.overlaps())
+    assert with_number.reached.tolist() == plain.reached.tolist()
+    assert with_number.overlaps() == pytest.approx(plain.overlaps())
 
 
 def true_counts(

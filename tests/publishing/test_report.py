@@ -76,18 +76,18 @@ def test_it_says_what_epsilon_does_not_cover_exact_openings_first(
         tmp_path / "report.html", [*files, tmp_path / "bayes.opened"], keys=owner, ledger=ledger
     )
     page = (tmp_path / "report.html").read_text()
-    told = page[page.index("It does not cover") :]
+    uncovered = page[page.index("It does not cover") :]
     first, second, third, fourth = (
-        told.index("1 result of the same rows, opened exactly (entry 3 of the ledger)"),
-        told.index(
+        uncovered.index("1 result of the same rows, opened exactly (entry 3 of the ledger)"),
+        uncovered.index(
             "1 result of the same rows, published by rules without noise (entry 1 of the ledger)"
         ),
-        told.index("the exact numbers in bayes.opened"),
-        told.index("bins, levels, classes and bounds"),
+        uncovered.index("the exact numbers in bayes.opened"),
+        uncovered.index("bins, levels, classes and bounds"),
     )
     assert first < second < third < fourth
-    assert told.index("<li>") + len("<li>") == first
-    assert "the exact numbers in region.released" not in told
+    assert uncovered.index("<li>") + len("<li>") == first
+    assert "the exact numbers in region.released" not in uncovered
     assert "<b>1</b><span>opened exactly</span>" in page
     assert "epsilon of noisy results only" in page
 

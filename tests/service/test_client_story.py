@@ -204,24 +204,24 @@ def test_a_job_that_is_cancelled_goes_on_when_asked_again(
 
 def test_an_upload_goes_on_where_it_was(tmp_path: Path, hospital: Hospital) -> None:
     with service.Server(tmp_path) as lonely, lonely.connect("north") as worker:
-        told: list[tuple[int, int]] = []
+        reports: list[tuple[int, int]] = []
 
         def stop_early(there: int, total: int) -> None:
-            told.append((there, total))
-            if len(told) == 4:
+            reports.append((there, total))
+            if len(reports) == 4:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
             worker.upload(hospital.table, progress=stop_early)
-        told.clear()
-        worker.upload(hospital.table, progress=lambda there, total: told.append((there, total)))
-        assert told[0][0] > 0  # what was there was not sent again
-        assert told[-1][0] == told[-1][1]
-        told.clear()
+        reports.clear()
+        worker.upload(hospital.table, progress=lambda there, total: reports.append((there, total)))
+        assert reports[0][0] > 0  # what was there was not sent again
+        assert reports[-1][0] == reports[-1][1]
+        reports.clear()
         worker.upload(
-            es.load(hospital.table), progress=lambda there, total: told.append((there, total))
+            es.load(hospital.table), progress=lambda there, total: reports.append((there, total))
         )
-        assert len(told) == 1
+        assert len(reports) == 1
 
 
 def test_a_table_in_memory_asks_by_its_own_names(

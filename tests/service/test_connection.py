@@ -62,23 +62,23 @@ def test_an_answer_that_breaks_off_is_asked_for_again(cut: int) -> None:
 
 @pytest.mark.parametrize("cut", [WHOLE.index(b"{"), len(WHOLE)])
 def test_an_upload_to_the_storage_is_sent_again_too(cut: int) -> None:
-    told: list[float] = []
+    sent: list[float] = []
     with scripted(WHOLE[: cut - 1], BUSY, WHOLE) as (url, asked):
         Connection("http://127.0.0.1:9", "token", None, 20.0).put_elsewhere(
-            f"{url}/signed", Body(b"block", told.append)
+            f"{url}/signed", Body(b"block", sent.append)
         )
         assert asked() == 3
-    assert sum(told) == 5  # however often it was sent
+    assert sum(sent) == 5  # however often it was sent
 
 
 def test_a_body_says_how_much_of_it_has_left() -> None:
-    told: list[float] = []
-    body = Body(bytes(300_000), told.append)
+    sent: list[float] = []
+    body = Body(bytes(300_000), sent.append)
     assert (b"".join(body), body.headers) == (bytes(300_000), {"Content-Length": "300000"})
-    assert len(told) > 2
-    assert sum(told) == 300_000
+    assert len(sent) > 2
+    assert sum(sent) == 300_000
     next(iter(body))
-    assert sum(told) == 0
+    assert sum(sent) == 0
 
 
 def test_patience_ends_with_what_went_wrong() -> None:

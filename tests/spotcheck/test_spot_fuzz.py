@@ -51,25 +51,25 @@ NONSENSE = st.one_of(
 
 
 @lru_cache(maxsize=1)
-def told() -> Story:
+def make_story() -> Story:
     return story_of()
 
 
 @lru_cache(maxsize=1)
 def sent() -> bytes:
-    story = told()
+    story = make_story()
     file = story.response.to_container(story.owner.parameters, story.owner.key_id)
     return container.to_bytes(file)
 
 
 def read(data: bytes) -> Response:
-    owner = told().owner
+    owner = make_story().owner
     return Response.from_container(container.from_bytes(data), owner.parameters, owner.key_id)
 
 
 def is_refused(data: bytes) -> bool:
     """Return whether bytes are no response to the challenge; nothing may be lost by them."""
-    story = told()
+    story = make_story()
     try:
         opened = story.open(response=read(data))
     except REFUSALS as refusal:
@@ -154,20 +154,20 @@ def test_huge_lengths_are_refused_before_memory_is_asked_for(claimed: int) -> No
 
 def _other_key() -> bytes:
     other = es.Owner(small_owner().parameters)
-    return container.to_bytes(told().response.to_container(other.parameters, other.key_id))
+    return container.to_bytes(make_story().response.to_container(other.parameters, other.key_id))
 
 
 def _other_kind() -> bytes:
-    return told().challenge.to_bytes()
+    return make_story().challenge.to_bytes()
 
 
 def _fewer() -> bytes:
-    owner, sums = told().owner, told().response.sums[1:]
+    owner, sums = make_story().owner, make_story().response.sums[1:]
     return container.to_bytes(Response(sums).to_container(owner.parameters, owner.key_id))
 
 
 def _more() -> bytes:
-    owner, sums = told().owner, told().response.sums
+    owner, sums = make_story().owner, make_story().response.sums
     return container.to_bytes(Response((*sums, *sums)).to_container(owner.parameters, owner.key_id))
 
 
@@ -178,9 +178,9 @@ def _of_ones() -> bytes:
 
 
 def _one_unreduced() -> bytes:
-    owner, first = told().owner, told().response.sums[0].copy()
+    owner, first = make_story().owner, make_story().response.sums[0].copy()
     first[0, 0, 0] = (1 << owner.parameters.data_moduli[0].bit_length()) - 1
-    sums = (first, *told().response.sums[1:])
+    sums = (first, *make_story().response.sums[1:])
     moduli = owner.parameters.data_moduli
     return with_residues(b"".join(residues_to_bytes(one, moduli) for one in sums))
 
@@ -205,7 +205,7 @@ def test_forgeries_whose_hash_fits(make: Callable[[], bytes]) -> None:
 
 
 def test_a_replayed_response_of_the_same_commitment_is_honest() -> None:
-    story = told()
+    story = make_story()
     again = story.check.challenge(story.answer, QUESTION)
     assert again == story.challenge
     assert not is_refused(sent())
@@ -232,7 +232,7 @@ class Hostile:
 
 @pytest.mark.parametrize("make", [_other_key, _more, _of_ones, lambda: b"", lambda: sent()[:-1]])
 def test_an_answer_is_opened_after_hostile_bytes(make: Callable[[], bytes]) -> None:
-    story = told()
+    story = make_story()
     story.owner._kept = story.check.keeper
     ids, answer = story.table.blocks.ids, story.answer
     with pytest.raises(REFUSALS):
@@ -256,7 +256,7 @@ def is_refused_by_the_worker(data: bytes) -> bool:
 @MANY
 @given(st.integers(0, 2**31), st.integers(1, 255))
 def test_damaged_challenges(place: int, change: int) -> None:
-    data = bytearray(told().challenge.to_bytes())
+    data = bytearray(make_story().challenge.to_bytes())
     data[place % len(data)] ^= change
     assert is_refused_by_the_worker(bytes(data))
     assert is_refused_by_the_worker(bytes(data)[: place % len(data)])
@@ -267,7 +267,7 @@ def test_damaged_challenges(place: int, change: int) -> None:
     st.sampled_from(["weight_bits", "seeds", "blocks", "key"]), NONSENSE, st.binary(max_size=100)
 )
 def test_forged_challenges(name: str, value: Any, data: bytes) -> None:
-    file = container.from_bytes(told().challenge.to_bytes())
+    file = container.from_bytes(make_story().challenge.to_bytes())
     sections = dict(file.sections)
     if name == "weight_bits":
         file = replace(file, fields={"weight_bits": value})

@@ -28,7 +28,7 @@ def packed(runs: np.ndarray, bits: int) -> bytes:
 
 
 @pytest.fixture
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
+def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
     """One level of the processor, or no extension at all."""
     if request.param is None:
         monkeypatch.setattr(pieces, "_storage", None)
@@ -63,8 +63,8 @@ def expanded_by_definition(seed: bytes, modulus: int, run: int, length: int) -> 
     return [number if number < modulus else next(more) for number in numbers]
 
 
-@pytest.mark.parametrize("way", WAYS, indirect=True)
-def test_expanding_is_what_it_is_said_to_be(way):
+@pytest.mark.parametrize("instructions", WAYS, indirect=True)
+def test_expanding_is_what_it_is_said_to_be(instructions):
     for modulus in moduli():
         out = np.zeros((COLUMNS, 1, 1, 64), dtype=np.uint64)
         pieces.expand(SEEDS, modulus, out, 0)
@@ -113,9 +113,9 @@ def test_primes_runs_and_seeds_are_told_apart():
             assert len(np.intersect1d(a, b)) <= 1
 
 
-@pytest.mark.parametrize("way", WAYS, indirect=True)
+@pytest.mark.parametrize("instructions", WAYS, indirect=True)
 @pytest.mark.parametrize("seeded", [True, False])
-def test_what_was_written_is_read(way, seeded):
+def test_what_was_written_is_read(instructions, seeded):
     random = np.random.default_rng(5)
     for bits in range(2, 62):
         modulus, run = (1 << bits) - 1, int(random.choice([64, 128, 1024]))
@@ -146,8 +146,8 @@ def test_what_was_written_is_read(way, seeded):
         assert not out[:, :, [0, 2]].any()
 
 
-@pytest.mark.parametrize("way", WAYS, indirect=True)
-def test_the_first_bad_piece_is_named(way):
+@pytest.mark.parametrize("instructions", WAYS, indirect=True)
+def test_the_first_bad_piece_is_named(instructions):
     modulus, size = (1 << 43) - 5, 1024 * 43 // 8
     numbers = np.random.default_rng(1).integers(0, modulus, (2 * COLUMNS, 1024), dtype=np.uint64)
     out = np.empty((COLUMNS, 2, 1, 2048), dtype=np.uint64)
@@ -176,8 +176,8 @@ def test_the_first_bad_piece_is_named(way):
         assert found == (bad, True)
 
 
-@pytest.mark.parametrize("way", WAYS, indirect=True)
-def test_later_runs_are_expanded_as_such(way):
+@pytest.mark.parametrize("instructions", WAYS, indirect=True)
+def test_later_runs_are_expanded_as_such(instructions):
     modulus = (1 << 43) - 5
     numbers = np.zeros((COLUMNS, 1024), dtype=np.uint64)
     data = packed(numbers, 43)
@@ -200,8 +200,8 @@ def test_later_runs_are_expanded_as_such(way):
     np.testing.assert_array_equal(out[:, 1, 0], whole[:, 0, 0, 3072:])
 
 
-@pytest.mark.parametrize("way", WAYS, indirect=True)
-def test_more_bits_than_packed_are_refused(way):
+@pytest.mark.parametrize("instructions", WAYS, indirect=True)
+def test_more_bits_than_packed_are_refused(instructions):
     with pytest.raises(ValueError, check=error("value-too-large", "10")):
         packed(np.full((1, 64), 1 << 10, dtype=np.uint64), 10)
 

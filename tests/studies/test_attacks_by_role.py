@@ -684,5 +684,5 @@ def test_status_names_the_risk_of_every_kind_of_key(begun: World) -> None:
     for kind, words in asked.items():
         risks = replace(document, key=KeyRule(kind, 2)).open_risks
         assert all(word in risks[0] for word in words)
-    told = str(es.Study(begun.url).status())
-    assert all(f"risk       {risk}" in told for risk in document.open_risks)
+    printed = str(es.Study(begun.url).status())
+    assert all(f"risk       {risk}" in printed for risk in document.open_risks)

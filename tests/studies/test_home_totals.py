@@ -22,11 +22,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParamete
 BAYES = es.MultinomialNB()
 
 
-def without_rows(folder: Path, way: str, **options: Any) -> World:
+def without_rows(folder: Path, source: str, **options: Any) -> World:
     made = world(
-        folder, questions={"bayes": (BAYES, way), "ages": (Counts((0, -1)), way)}, **options
+        folder, questions={"bayes": (BAYES, source), "ages": (Counts((0, -1)), source)}, **options
     ).join_all()
-    if way == "totals":
+    if source == "totals":
         made.as_("registry").keygen(made.key)
     return made
 
@@ -41,9 +41,9 @@ def add_all(made: World, sites: tuple[str, ...] = SITES) -> None:
         made.as_(site).share()
 
 
-@pytest.mark.parametrize("way", ["totals", "masked"])
-def test_totals_from_home_are_those_of_all_rows(tmp_path: Path, way: str) -> None:
-    made = without_rows(tmp_path / "w", way)
+@pytest.mark.parametrize("source", ["totals", "masked"])
+def test_totals_from_home_are_those_of_all_rows(tmp_path: Path, source: str) -> None:
+    made = without_rows(tmp_path / "w", source)
     found = made.run()
     assert list(found["bayes"].totals_) == list(
         es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_

@@ -75,10 +75,10 @@ def test_three_hospitals_get_the_forest_of_all_rows(tmp_path: Path, key: str) ->
     found = made.with_rows().run()
     assert (found["forest"].leaf_counts_ == clear_forest().leaf_counts_).all()
     assert list(found["forest"].classes_) == ["no", "yes"]
-    told = str(es.Study(made.url).status())
-    assert "north: yes" in told
-    assert "opened     forest" in told
-    assert "next       nothing: all is opened" in told
+    printed = str(es.Study(made.url).status())
+    assert "north: yes" in printed
+    assert "opened     forest" in printed
+    assert "next       nothing: all is opened" in printed
     assert [m.by for m in es.Study(made.url).messages() if m.kind == "opened"] == ["registry"]
 
 
@@ -245,14 +245,16 @@ def test_an_opening_is_recorded_once_and_can_be_read_again_by_the_holder(judged:
 
 
 def test_a_fingerprint_stands_for_the_document_and_all_keys(begun: World, tmp_path: Path) -> None:
-    told = es.Study(begun.url).fingerprint
+    fingerprint = es.Study(begun.url).fingerprint
     assert (
-        es.Study(begun.url, begun.identity("north"), fingerprint=told.replace(" ", "")).me.name
+        es.Study(
+            begun.url, begun.identity("north"), fingerprint=fingerprint.replace(" ", "")
+        ).me.name
         == "north"
     )
     other = world(tmp_path / "other").join_all()
     with pytest.raises(es.KeyMismatchError, check=error("other-fingerprint")):
-        es.Study(other.url, fingerprint=told)
+        es.Study(other.url, fingerprint=fingerprint)
     with pytest.raises(es.KeyMismatchError, check=error("other-study")):
         es.Study(other.url, begun.identity("north"))
 

@@ -62,16 +62,16 @@ def small(schema: es.Schema) -> es.Plan:
 
 
 def test_a_plan_of_a_prediction(small: es.Plan) -> None:
-    told, parameters = small.prediction, small.parameters
-    assert told is not None
-    assert told.n_predict == 50
+    prediction, parameters = small.prediction, small.parameters
+    assert prediction is not None
+    assert prediction.n_predict == 50
     assert parameters.security == small.security >= 128
     assert parameters.ring_degree in RINGS
-    assert told.kept_primes == parameters.kept_primes < len(parameters.data_moduli)
-    assert told.technique.startswith("pack and expand")
-    assert told.draw_seconds > 0
-    assert told.seconds > 0
-    assert told.bytes_down > 0
+    assert prediction.kept_primes == parameters.kept_primes < len(parameters.data_moduli)
+    assert prediction.technique.startswith("pack and expand")
+    assert prediction.draw_seconds > 0
+    assert prediction.seconds > 0
+    assert prediction.bytes_down > 0
     assert parameters.copies == 16
     assert set(small.rotations) <= {8 * 4**i for i in range(8)}
     assert small.rotations

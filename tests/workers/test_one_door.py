@@ -181,10 +181,10 @@ def test_where_workers_write_answers_nobody_has_to_wait(
 def test_jobs_that_are_not_waited_for(worker: es.Worker, table: Any, tmp_path: Path) -> None:
     jobs = worker.ask([COUNTS, FOREST], table, wait=False)
     assert [job.kind for job in jobs] == ["ask", "fit"]
-    told: list[int] = []
-    answer = worker.result(jobs[0], progress=lambda one: told.append(one.rows_done))
-    assert told == sorted(told)
-    assert told[-1] == BLOCKS * ROWS
+    reports: list[int] = []
+    answer = worker.result(jobs[0], progress=lambda one: reports.append(one.rows_done))
+    assert reports == sorted(reports)
+    assert reports[-1] == BLOCKS * ROWS
     status = worker.status(jobs[0])
     assert (status.state, status.rows_done, status.shards_done) == (
         "done",
@@ -269,11 +269,11 @@ def test_a_job_that_is_cancelled_goes_on_when_asked_again(
     worker = es.connect(f"queue://{tmp_path / 'work'}")
     job = worker.fit(FOREST, hospital.table, wait=False)
     assert worker.status(job).state == "queued"
-    told: list[JobStatus] = []
+    reports: list[JobStatus] = []
 
     def stop(status: JobStatus) -> None:
-        told.append(status)
-        if len(told) == 4:
+        reports.append(status)
+        if len(reports) == 4:
             worker.cancel(job)
 
     with (

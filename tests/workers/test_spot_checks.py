@@ -129,7 +129,7 @@ def test_nothing_reaches_a_worker_after_its_response(
     worker: es.Worker, hospital: samples.Hospital, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether a check passed or failed, the worker has been asked the same."""
-    table, told = worker.upload(hospital.table), list[list[str]]()
+    table, requests = worker.upload(hospital.table), list[list[str]]()
     answer = worker.ask(NB, table).answer_
     part = answer.ciphertexts.parts[0]
     lie = part.residues.copy()
@@ -142,16 +142,16 @@ def test_nothing_reaches_a_worker_after_its_response(
         def record(
             self: es.Worker, *args: Any, _name: str = name, _do: Any = before, **options: Any
         ) -> Any:
-            told[-1].append(_name)
+            requests[-1].append(_name)
             return _do(self, *args, **options)
 
         monkeypatch.setattr(type(worker), name, record)
     for one in (answer, wrong):
-        told.append([])
+        requests.append([])
         fails = pytest.raises(es.VerificationError, check=error("spot-check-failed"))
         with fails if one is wrong else nullcontext():
             hospital.owner.open(one, SCHEMA, verify="spot", on=table)
-    asked, again = (list(dict.fromkeys(one)) for one in told)
+    asked, again = (list(dict.fromkeys(one)) for one in requests)
     assert asked == again
     assert asked[-1] in ("delete", "status")
 

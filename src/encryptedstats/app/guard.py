@@ -26,18 +26,21 @@ _OWN: Final = ("same-origin", "none")
 #: Shown once, and left at once for the page. A redirect would not do: the cookie is for requests of
 #: this page alone, and a browser that was sent here by a file or another program counts a redirect
 #: as theirs.
-_WELCOME: Final = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>encryptedstats</title>
+_WELCOME: Final = """<!doctype html><html lang="en"><head><meta charset="utf-8">
+<title>encryptedstats</title>
 <meta http-equiv="refresh" content="0; url=/">
 <link rel="icon" href="/static/icon.svg">
 <link rel="stylesheet" href="/static/style.css"></head>
 <body><main><p><a href="/">Go on to your projects</a></p></main></body></html>"""
-_REFUSED: Final = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>encryptedstats</title>
+_REFUSED: Final = """<!doctype html><html lang="en"><head><meta charset="utf-8">
+<title>encryptedstats</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="icon" href="/static/icon.svg">
 <link rel="stylesheet" href="/static/style.css"></head>
 <body><main><h1>This page is not open to you</h1>
-<p>Open the address that <code>encryptedstats app</code> has printed in its terminal. Each address opens one browser, once.
-If yours was used already, stop the program with Ctrl-C and start it again: nothing is lost.</p></main></body></html>"""
+<p>Open the address that <code>encryptedstats app</code> has printed in its terminal. Each address
+opens one browser, once. If yours was used already, stop the program with Ctrl-C and start it again:
+nothing is lost.</p></main></body></html>"""
 
 
 class Guard:

@@ -64,7 +64,8 @@ class ShownTable:
     def kinds(self) -> list[str]:
         """What each column holds, as styles call it: "number", or "" where no cell begins like one.
 
-        >>> ShownTable("", ["what", "rows"], [("0", ["opened", "400"]), ("1", ["hidden", "hidden"])]).kinds
+        >>> rows = [("0", ["opened", "400"]), ("1", ["hidden", "hidden"])]
+        >>> ShownTable("", ["what", "rows"], rows).kinds
         ['', 'number']
         """
         columns = [[cells[place] for _, cells in self.rows] for place in range(len(self.head))]

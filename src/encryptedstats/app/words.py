@@ -51,9 +51,12 @@ _LEADING: Final = re.compile(r"^([a-z]\w*)=('[^']*'|[\d.e+-]+): ")
 #: What Python's words look like in a message.
 _IN_PYTHON: Final = re.compile(
     r"\b[a-z]\w*=(?=[\s\w'\[()\"\-:,]|$)|\bes\.\w|\w\(\)|\b\w+_\w+\(|\bpip "
-    r"install\b|/v1/|`|Traceback|Errno|\b[A-Z]\w*(?:Error|Exception|Warning|Frame|Keys|Table)\b|\b(?:or|is) (?:None|False)\b"
-    r"|\b(?:HTTP|JSON|NumPy|Python|GPU|URL|pandas|ciphertexts?|residues|circuits?|shards?|pickled|moduli)\b"
-    r"|\b(?:sample_weight|n_samples|allow_insecure|coefficient_moduli|signing_key)\b|encryptedstats file|Parameters\("
+    r"install\b|/v1/|`|Traceback|Errno"
+    r"|\b[A-Z]\w*(?:Error|Exception|Warning|Frame|Keys|Table)\b|\b(?:or|is) (?:None|False)\b"
+    r"|\b(?:HTTP|JSON|NumPy|Python|GPU|URL|pandas|ciphertexts?|residues|circuits?|shards?)\b"
+    r"|\b(?:pickled|moduli)\b"
+    r"|\b(?:sample_weight|n_samples|allow_insecure|coefficient_moduli|signing_key)\b"
+    r"|encryptedstats file|Parameters\("
 )
 #: What people call the parameters of questions.
 LABELS: Final = {

@@ -40,7 +40,8 @@ class EncryptedOperand:
 
     __slots__ = ("_ciphertexts", "_noise", "bound", "depth", "keys")
     __array_ufunc__ = None  # NumPy scalars and arrays leave mixed operations to this class
-    __hash__ = None  # type: ignore[assignment]  # equality cannot be known, so there is no sensible hash
+    # equality cannot be known, so there is no sensible hash
+    __hash__ = None  # type: ignore[assignment]
 
     def __init__(
         self, keys: PublicKeys, ciphertexts: Sequence[Any], noise: Noise, bound: int, depth: int

@@ -222,7 +222,8 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
             code="division-impossible",
         )
 
-    def _make_refusal(name: str) -> Callable[..., NoReturn]:  # type: ignore[misc]  # a builder of methods, not a method
+    # a builder of methods, not a method
+    def _make_refusal(name: str) -> Callable[..., NoReturn]:  # type: ignore[misc]
         def method(self: EncryptedArray, *args: Any, **kwargs: Any) -> NoReturn:
             _refuse(name)
 
@@ -270,9 +271,10 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
 
 
 _UNKNOWABLE: Final = frozenset(
-    {np.median, np.percentile, np.quantile, np.unique, np.histogram, np.bincount, np.isin, np.argwhere,
-     np.count_nonzero, np.allclose, np.isclose, np.array_equal, np.linalg.inv, np.linalg.solve, np.linalg.det,
-     np.round, np.argmax, np.argmin, np.argsort, np.clip, np.nonzero, np.searchsorted, np.divmod}
+    {np.median, np.percentile, np.quantile, np.unique, np.histogram, np.bincount, np.isin,
+     np.argwhere, np.count_nonzero, np.allclose, np.isclose, np.array_equal, np.linalg.inv,
+     np.linalg.solve, np.linalg.det, np.round, np.argmax, np.argmin, np.argsort, np.clip,
+     np.nonzero, np.searchsorted, np.divmod}
 )  # fmt: skip
 _WRITERS: Final = frozenset({np.put, np.place, np.putmask, np.fill_diagonal})
 

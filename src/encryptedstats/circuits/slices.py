@@ -115,7 +115,8 @@ class TemporarySums:
 
     def __init__(self, slices: Sequence[Slice]) -> None:
         self.slices = slices
-        self._file: BinaryIO = tempfile.TemporaryFile(prefix="encryptedstats-")  # noqa: SIM115 -- closed by close()
+        # closed by close()
+        self._file: BinaryIO = tempfile.TemporaryFile(prefix="encryptedstats-")  # noqa: SIM115
         self._places: dict[int, tuple[int, tuple[int, ...]]] = {}
 
     def has(self, number: int) -> bool:
@@ -139,7 +140,8 @@ class TemporarySums:
         place, (_, *shape) = self._places[number]
         some = np.empty((count, *shape), dtype=np.uint64)
         self._file.seek(place + first * some[0].nbytes)
-        if self._file.readinto(some.data) != some.nbytes:  # type: ignore[attr-defined]  # of all binary files
+        n_read = self._file.readinto(some.data)  # type: ignore[attr-defined]  # of all binary files
+        if n_read != some.nbytes:
             raise OSError("a temporary file was cut short")
         return some
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from encryptedstats.cli._help import Entry, register_group, register_late
 from encryptedstats.cli._program import ReportingGroup, new_program
 
-_HELP = """Statistics on encrypted tables: encrypt, let another computer compute, and open the result yourself.
+_HELP = """Statistics on encrypted tables: encrypt, let another computer compute, open the result.
 
 The owner has the rows and the secret key. A worker gets the encrypted table, computes, and learns
 nothing but sizes. Questions are written as in R, "lm(bmi ~ age + sex)", or as words, forest

@@ -137,7 +137,9 @@ class Group(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import a command, unless commands are only listed."""
         found = super().get_command(ctx, cmd_name)
-        return load(found.late) if isinstance(found, Late) and not self._lists else found  # type: ignore[attr-defined]  # set below
+        if isinstance(found, Late) and not self._lists:
+            return load(found.late)  # type: ignore[attr-defined]  # set below
+        return found
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Show switches without the word ``bool``."""

@@ -33,6 +33,7 @@ def with_parameters(
         inspect.Parameter(name, kind, default=defaults[name], annotation=hints[name])
         for name in defaults
     ]
-    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # looked for by inspect
+    # inspect looks for this attribute
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     function.__annotations__ = {name: hints[name] for name in defaults}
     return function

@@ -171,7 +171,8 @@ def ask_(
 
       # elsewhere: a Dask cluster, workers of a queue, a service
       encryptedstats ask s3://bucket/patients forest -o s3://bucket/forest --on dask://10.0.0.1:8786
-      encryptedstats ask s3://bucket/patients forest -o s3://bucket/forest --on queue://s3://bucket/work
+      encryptedstats ask s3://bucket/patients forest -o s3://bucket/forest \\
+        --on queue://s3://bucket/work
       encryptedstats ask patients.enc forest -o forest.enc --on https://worker.example
 
       # trees that learn their splits, by the owner: one round for each level

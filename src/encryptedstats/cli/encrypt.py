@@ -116,13 +116,16 @@ def encrypt_(
       encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key
 
       # with what open --verify takes, which lies beside the key
-      encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key --spot-check
+      encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key \\
+        --spot-check
 
       # people with their genotypes
-      encryptedstats encrypt people.csv people.enc --genotypes study.bed --schema schema.json --key secret.key
+      encryptedstats encrypt people.csv people.enc --genotypes study.bed --schema schema.json \\
+        --key secret.key
 
       # a contributor, who can decrypt neither its own rows nor those of others
-      encryptedstats encrypt more.csv more.enc --schema schema.json --public-keys public.keys --fingerprint "3f2a 91bc ..."
+      encryptedstats encrypt more.csv more.enc --schema schema.json --public-keys public.keys \\
+        --fingerprint "3f2a 91bc ..."
     """
     if (key is None) == (public_keys is None):
         raise es.ArgumentError(

@@ -127,12 +127,15 @@ def evaluate_(
     Examples:
       # a decrypted model on rows that it was not fitted to
       encryptedstats evaluate forest.model test.csv
-      encryptedstats evaluate forest.model test.csv --pos-label ill --threshold 0.3 --plot curves.png
+      encryptedstats evaluate forest.model test.csv --pos-label ill --threshold 0.3 \\
+        --plot curves.png
 
       # the owner, then the worker, then the owner
-      encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key --folds 5
+      encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key \\
+        --folds 5
       encryptedstats ask patients.enc forest --folds -o folds.enc
-      encryptedstats evaluate folds.enc patients.csv --key secret.key --schema schema.json -o scores.csv
+      encryptedstats evaluate folds.enc patients.csv --key secret.key --schema schema.json \\
+        -o scores.csv
     """
     kind = expect(
         file,

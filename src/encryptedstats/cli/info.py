@@ -374,10 +374,8 @@ def _secret_warning(facts: dict[str, Any]) -> list[str]:
         return []
     if facts["kind"] == TABLE_KIND:
         return [
-            (
-                "A SECRET KEY lies in the folder of this table. Remove it before you give the table "
-                "away."
-            )
+            "A SECRET KEY lies in the folder of this table. Remove it before you give the table "
+            "away.",
         ]
     return [
         "This file holds a SECRET KEY, which opens everything encrypted under it. Never give it "

@@ -252,9 +252,11 @@ def key_move(
 
     Examples:
       encryptedstats key make new.key new.keys --plan plan.json
-      encryptedstats key move patients.enc moved.enc --key secret.key --new-key new.key --schema schema.json
+      encryptedstats key move patients.enc moved.enc --key secret.key --new-key new.key \\
+        --schema schema.json
       encryptedstats key move forest.enc moved-forest.enc --key secret.key --new-key new.key
-      encryptedstats key retire public.keys --key secret.key --why "the laptop was lost" --successor new.keys --force
+      encryptedstats key retire public.keys --key secret.key --why "the laptop was lost" \\
+        --successor new.keys --force
     """
     kind = (
         TABLE_KIND
@@ -308,7 +310,8 @@ def key_retire(
     JSON: key_id, why, successor, public
 
     Examples:
-      encryptedstats key retire public.keys --key secret.key --why "the laptop was lost" --successor new.keys --force
+      encryptedstats key retire public.keys --key secret.key --why "the laptop was lost" \\
+        --successor new.keys --force
     """
     if public.exists() and nature(public) != PUBLIC_KIND:
         what = "the file of the public keys to retire"

@@ -146,17 +146,20 @@ def open_(
 
     Examples:
       encryptedstats open t.enc --key secret.key --schema schema.json
-      encryptedstats open lm.enc --key secret.key --schema schema.json -o coefficients.csv --level .9
+      encryptedstats open lm.enc --key secret.key --schema schema.json -o coefficients.csv \\
+        --level .9
       encryptedstats open lm.enc --key secret.key --schema schema.json --show anova,vif
       encryptedstats open km.enc --key secret.key --schema schema.json -o km.json --plot km.svg
       encryptedstats open forest.enc --key secret.key --schema schema.json -o forest.model
       encryptedstats open forest.model -o importances.csv
 
       # checked: a worker that lied is found
-      encryptedstats open t.enc --key secret.key --schema schema.json --verify patients.enc --on https://worker.example
+      encryptedstats open t.enc --key secret.key --schema schema.json --verify patients.enc \\
+        --on https://worker.example
 
       # without small counts, for publication
-      encryptedstats open age.enc --key secret.key --schema schema.json --rules pcornet --ledger study.ledger
+      encryptedstats open age.enc --key secret.key --schema schema.json --rules pcornet \\
+        --ledger study.ledger
 
       # a prediction for encrypted rows
       encryptedstats open votes.enc --key secret.key --schema schema.json -o votes.csv

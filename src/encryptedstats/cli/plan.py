@@ -135,10 +135,12 @@ def plan_(
       encryptedstats key make secret.key public.keys --plan plan.json
 
       # a model and a regression, for one pair of keys
-      encryptedstats plan schema.json forest trees=100 depth=3 "lm(bmi ~ age + sex)" --rows 683 -o plan.json
+      encryptedstats plan schema.json forest trees=100 depth=3 "lm(bmi ~ age + sex)" --rows 683 \\
+        -o plan.json
 
       # a model that predicts 100 new rows while it is encrypted
-      encryptedstats plan schema.json forest trees=20 depth=2 --rows 683 --encrypted-prediction 100 -o plan.json
+      encryptedstats plan schema.json forest trees=20 depth=2 --rows 683 \\
+        --encrypted-prediction 100 -o plan.json
 
       # a tree that learns its splits: what its rounds take, and what they tell a worker
       encryptedstats plan schema.json tree depth=3 --rows 683 -o plan.json

@@ -120,8 +120,10 @@ def predict_(
       encryptedstats predict forest.enc new.csv --keys public.keys --schema schema.json -o votes.enc
 
       # many machines, for rows of an encrypted table
-      encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes --on dask://10.0.0.1:8786
-      encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes --on queue://s3://bucket/work
+      encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes \\
+        --on dask://10.0.0.1:8786
+      encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes \\
+        --on queue://s3://bucket/work
     """
     place = Place.parse(on)
     kind = expect(model, (MODEL_KIND, OPEN_MODEL_KIND), "a fitted model")

@@ -107,8 +107,10 @@ def publish_release(
 
     Examples:
       encryptedstats publish begin study.ledger epsilon=3 --rules pcornet --key secret.key
-      encryptedstats publish release forest.enc epsilon=1 --key secret.key --schema schema.json --ledger study.ledger -o x.model
-      encryptedstats publish release age.enc epsilon=0.5 delta=0 --key secret.key --schema schema.json -o age.csv
+      encryptedstats publish release forest.enc epsilon=1 --key secret.key --schema schema.json \\
+        --ledger study.ledger -o x.model
+      encryptedstats publish release age.enc epsilon=0.5 delta=0 --key secret.key \\
+        --schema schema.json -o age.csv
     """
     check_opens(file)
     options = {"delta": _DELTA, **_parse(words, _RELEASE, "publish release")}
@@ -322,8 +324,10 @@ def publish_report(
     JSON: file, bytes, files, ledger
 
     Examples:
-      encryptedstats publish report patients.enc forest.enc --keys public.keys --ledger study.ledger -o report.html
-      encryptedstats publish report patients.enc forest.enc --keys public.keys --ledger study.ledger -o report.pdf
+      encryptedstats publish report patients.enc forest.enc --keys public.keys \\
+        --ledger study.ledger -o report.html
+      encryptedstats publish report patients.enc forest.enc --keys public.keys \\
+        --ledger study.ledger -o report.pdf
     """
     who, paths = _public(key, keys, passphrase_file), list(files or ())
     with progress("writing the report"):

@@ -157,10 +157,12 @@ def data_schema(
       encryptedstats data schema patients.csv --target bmi --numbers keep:1 -o schema.json
 
       # people and their genotypes, for a scan
-      encryptedstats data schema people.csv --target bmi --id IID --genotypes study.bed -o schema.json
+      encryptedstats data schema people.csv --target bmi --id IID --genotypes study.bed \\
+        -o schema.json
 
       # new rows may have missing values and unknown levels
-      encryptedstats data schema patients.csv --target ill --id patient --column "age cut=18,40,65 missing=bin" \\
+      encryptedstats data schema patients.csv --target ill --id patient \\
+        --column "age cut=18,40,65 missing=bin" \\
           --classes no,yes --rare 20 --unknown other -o schema.json
     """
     check_rows(data)

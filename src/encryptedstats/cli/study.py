@@ -108,7 +108,8 @@ def study_create(
     time: each command does what its party has to do next.
 
     Examples:
-      encryptedstats study create shared --schema schema.json --rows 5000 --site north --site south --site west \\
+      encryptedstats study create shared --schema schema.json --rows 5000 --site north \\
+        --site south --site west \\
         --worker centre --receiver registry --ask "model=forest trees=20 seed=1" --invitations sent
       # every party once; then all compare by telephone the fingerprint that status shows
       encryptedstats study join shared sent/north.invitation north.id
@@ -120,16 +121,19 @@ def study_create(
       encryptedstats open results/model.opened
 
       # a sealed key: two of three sites have to help to open
-      encryptedstats study create shared --schema schema.json --rows 5000 --site north --site south --site west \\
+      encryptedstats study create shared --schema schema.json --rows 5000 --site north \\
+        --site south --site west \\
         --worker centre --receiver registry --ask "bayes=mnb" --kind escrow:2 --invitations sent
 
       # a regression that converges: sites compute at home, and open the sums of each round
-      encryptedstats study create shared --schema schema.json --rows 5000 --site north --site south --site west \\
+      encryptedstats study create shared --schema schema.json --rows 5000 --site north \\
+        --site south --site west \\
         --worker centre --receiver registry --ask "rounds:fit=PooledGLM(ill ~ age + sex)" \\
         --invitations sent
 
       # two sites have columns of the same people, who are linked by an agent
-      encryptedstats study create linked --schema schema.json --rows 5000 --site clinic --site registry \\
+      encryptedstats study create linked --schema schema.json --rows 5000 --site clinic \\
+        --site registry \\
         --worker centre --receiver office --ask "table=crosstab(sex, ill)" --invitations sent \\
         --link "clinic=age,sex registry=ill by=text,date agent=linker"
     """
@@ -473,7 +477,8 @@ def study_retire(
     Sites can add no rows afterwards. Rows that are there are computed on and opened as before.
 
     Examples:
-      encryptedstats study retire shared --why "the receiver's laptop was lost" --identity registry.id
+      encryptedstats study retire shared --why "the receiver's laptop was lost" \\
+        --identity registry.id
     """
     study = _load_study(url, identity, passphrase_file)
     study.retire_key(why)

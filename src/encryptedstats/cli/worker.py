@@ -190,7 +190,8 @@ def worker_serve(
       encryptedstats worker serve /srv/encryptedstats --workers 2
 
       # on a network: TLS by certificate files, or behind a proxy
-      encryptedstats worker serve /srv/encryptedstats --listen 0.0.0.0:8443 --certificate cert.pem key.pem
+      encryptedstats worker serve /srv/encryptedstats --listen 0.0.0.0:8443 \\
+        --certificate cert.pem key.pem
       encryptedstats worker serve /srv/encryptedstats --behind-proxy 127.0.0.1
 
       # the audit log, whose chain of hashes is checked first

@@ -46,8 +46,10 @@ def check_places(job: StoredJob, allowed: Sequence[str]) -> None:
 def is_within(address: str, place: str) -> bool:
     """Return True if an address lies at or below a place, with links and ``..`` resolved.
 
-    >>> is_within("s3://bucket/work/../x", "s3://bucket/work"), is_within("s3://bucket2/x", "s3://bucket")
-    (False, False)
+    >>> is_within("s3://bucket/work/../x", "s3://bucket/work")
+    False
+    >>> is_within("s3://bucket2/x", "s3://bucket")
+    False
     """
     address, place = local_or_url(address), local_or_url(place)
     if is_url(address) != is_url(place):

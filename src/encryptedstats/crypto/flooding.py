@@ -4,8 +4,8 @@ Clearing a pack cleans its message, but its noise and its second polynomial stil
 rows, and the key holder sees both. So a fresh encryption of zero is added, which replaces the
 second polynomial, and a polynomial with coefficients drawn uniformly from a range 2^64 times as
 wide as the proven noise. For other rows with the same totals, the distribution of the result
-differs by at most N / 2^64 a pack (docs/noise.md). All random numbers come from the operating
-system's generator.
+differs by at most N / 2^64 a pack (docs/explanation/noise.md). All random numbers come from the
+operating system's generator.
 """
 
 from __future__ import annotations

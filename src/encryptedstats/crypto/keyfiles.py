@@ -2,7 +2,7 @@
 
 A file of public keys and a file with the secret key share the sections that the key id hashes.
 Everything is checked before SEAL reads it, and every error is a ``FileFormatError``,
-``KeyMismatchError`` or ``PassphraseError``. ``docs/formats.md`` describes the format.
+``KeyMismatchError`` or ``PassphraseError``. ``docs/reference/formats.md`` describes the format.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class NoiseModel:
         """The error of a relinearisation key.
 
         For several members it is s e0 + u e1 + e2 with a second secret u, where e2 is three errors
-        a member: docs/threshold.md.
+        a member: docs/explanation/threshold.md.
         """
         if self.members == 1:
             return self._error

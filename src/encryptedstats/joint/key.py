@@ -64,8 +64,7 @@ class JointKey:
     >>> es.JointKey(["north", "south"], parameters)
     Traceback (most recent call last):
     ...
-    encryptedstats.errors.ParameterError: these parameters are for 1 members and there are 2:
-    es.plan(..., members=2)
+    encryptedstats.errors.ParameterError: these parameters are for 1 members and there are 2: ...
     """
 
     def __init__(

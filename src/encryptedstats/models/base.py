@@ -7,8 +7,8 @@ declares its totals and what it learns from the decrypted ones.
 Models differ from scikit-learn on purpose in these points.
 ``tests/models/test_estimator_checks.py`` runs ``check_estimator`` on every model.
 
-- Models are no subclasses of ``BaseEstimator``, because importing scikit-learn takes longer than many
-  questions. ``check_estimator`` warns of it.
+- Models are no subclasses of ``BaseEstimator``, because importing scikit-learn takes longer than
+  many questions. ``check_estimator`` warns of it.
 - Numbers are cut into ``bins`` before rows are counted, so small differences do not matter. Only
   ``SemiparametricNB`` uses integer arrays (not DataFrames) unchanged. With ``paired=False`` its
   results depend on the origin, and it fails ``check_classifier_data_not_an_array``. Every other
@@ -19,9 +19,9 @@ Models differ from scikit-learn on purpose in these points.
   follow their schema, which by default refuses unknown levels. Missing numbers are an error.
 - ``sample_weight`` holds integers of at least 0: a row of weight 2 is two rows. Tables have their
   own weights, ``schema.table(df, weights=...)``.
-- ``fit`` also takes tables, without ``y``. The bins are then those of the schema, and a warning says
-  that ``bins`` is not used. A model of a table finds the columns of a DataFrame by name and ignores
-  others.
+- ``fit`` also takes tables, without ``y``. The bins are then those of the schema, and a warning
+  says that ``bins`` is not used. A model of a table finds the columns of a DataFrame by name and
+  ignores others.
 """
 
 from __future__ import annotations
@@ -661,8 +661,9 @@ class TotalsClassifier(Classifier, TotalsModel):
 
     In addition to the methods of :class:`TotalsModel`, a subclass
 
-    - has the parameters ``bins`` and ``variables``, ``__init__(self, bins=5, variables=None, ...)``,
-      and uses the predictors at ``self._positions(schema)``;
+    - has the parameters ``bins`` and ``variables``,
+      ``__init__(self, bins=5, variables=None, ...)``, and uses the predictors at
+      ``self._positions(schema)``;
     - has an array ``class_counts`` among its ``totals``;
     - predicts with ``answers``, ``answer_shapes`` and ``judge``, for which the totals may stay
       encrypted, or with ``scores``, for which they are decrypted.

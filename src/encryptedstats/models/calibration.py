@@ -34,7 +34,8 @@ Floats = NDArray[np.float64]
 Curve = dict[str, Any]
 
 
-class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+# scikit-learn ships no types
+class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Calibrate the probabilities of a decrypted model on rows of known class.
 
     scikit-learn's ``CalibratedClassifierCV(FrozenEstimator(model))`` gives the same probabilities.

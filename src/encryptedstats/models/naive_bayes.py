@@ -94,7 +94,7 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
     --------
     >>> import numpy as np
     >>> from encryptedstats import SemiparametricNB
-    >>> X = np.array([[1, 5], [5, 5], [3, 3], [1, 2], [2, 3], [5, 4], [2, 4], [4, 4], [1, 3], [3, 2]])
+    >>> X = np.array([[1, 5, 3, 1, 2, 5, 2, 4, 1, 3], [5, 5, 3, 2, 3, 4, 4, 4, 3, 2]]).T
     >>> y = np.array([0, 0, 1, 1, 1, 1, 1, 0, 0, 1])
     >>> model = SemiparametricNB().fit(X, y)
     >>> model.a_, model.b_, model.d_
@@ -325,7 +325,7 @@ class MultinomialNB(BinCountClassifier):
     --------
     >>> import pandas as pd
     >>> from encryptedstats import MultinomialNB
-    >>> X = pd.DataFrame({"smoker": ["no", "no", "yes", "yes", "yes"], "sex": ["f", "m", "f", "m", "m"]})
+    >>> X = pd.DataFrame({"smoker": ["no", "no", "yes", "yes", "yes"], "sex": list("fmfmm")})
     >>> model = MultinomialNB().fit(X, ["well", "well", "ill", "ill", "well"])
     >>> model.bin_counts_[0]  # of smoker: no and yes, each ill and well
     array([[0, 2],

@@ -73,7 +73,8 @@ def environment(package: str, role: Literal["owner", "worker"]) -> jinja2.Enviro
     """Templates of a package, in its folder ``templates``, over the shared ones; everything is
     escaped. The role sets the colour.
 
-    >>> environment("encryptedstats.pages", "worker").from_string("{{ word }} {{ 2048 | size }}").render(word="<b>")
+    >>> templates = environment("encryptedstats.pages", "worker")
+    >>> templates.from_string("{{ word }} {{ 2048 | size }}").render(word="<b>")
     '&lt;b&gt; 2.0 kB'
     """
     own = [jinja2.PackageLoader(package)] if package != __name__ else []
@@ -98,8 +99,10 @@ def sentence(text: str) -> str:
     """Capitalise the beginning of a sentence, unless it is an address or the name of a file or
     column.
 
-    >>> sentence("the passphrase is wrong"), sentence("https://worker.example refuses it"), sentence("v0 has no bins")
-    ('The passphrase is wrong', 'https://worker.example refuses it', 'v0 has no bins')
+    >>> sentence("the passphrase is wrong"), sentence("https://worker.example refuses it")
+    ('The passphrase is wrong', 'https://worker.example refuses it')
+    >>> sentence("v0 has no bins")
+    'v0 has no bins'
     """
     first = text.partition(" ")[0].rstrip(".,:;")
     return (

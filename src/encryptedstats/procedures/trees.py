@@ -120,7 +120,8 @@ class TreeProcedure(Procedure):
         """Return the procedure with a secret seed of its decoys."""
         if not self.decoys or self.decoy_seed is not None:
             return self
-        found: Any = replace(self, decoy_seed=secrets.randbits(128))  # type: ignore[type-var]  # subclasses are dataclasses
+        # subclasses are dataclasses
+        found: Any = replace(self, decoy_seed=secrets.randbits(128))  # type: ignore[type-var]
         return found  # type: ignore[no-any-return]  # of the same class
 
     # -- rounds ------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -99,9 +100,10 @@ class Ledger:
     --------
     >>> import tempfile, encryptedstats as es
     >>> owner = es.Owner(es.Parameters.choose(max_value=1000, depth=1))
-    >>> ledger = es.Ledger.begin(tempfile.mkdtemp() + "/ledger", owner, epsilon=3, delta=1e-6, rules="pcornet")
+    >>> url = tempfile.mkdtemp() + "/ledger"
+    >>> ledger = es.Ledger.begin(url, owner, epsilon=3, delta=1e-6, rules="pcornet")
     >>> ledger.budget, ledger.epsilon_spent
-    (Budget(epsilon=3, delta=1e-06), 0.0)
+    (Budget(epsilon=3.0, delta=1e-06), 0.0)
     """
 
     def __init__(self, url: str | os.PathLike[str], keys: PublicKeys | Owner) -> None:
@@ -422,7 +424,7 @@ def _units(entries: Sequence[ChainEntry]) -> list[Unit]:
         said = entry.content
         if said["what"] == RELEASED and "unit" in said:
             words = str(said["unit"]), str(said.get("relation"))
-            found.append(_read_unit(lambda words=words: Unit.from_words(*words)))  # type: ignore[misc]
+            found.append(_read_unit(partial(Unit.from_words, *words)))
     return list(dict.fromkeys(found))
 
 

@@ -186,7 +186,8 @@ class Release:
     def _repr_html_(self) -> str:
         own = getattr(self.result, "_repr_html_", None)
         body = own() if callable(own) else f"<pre>{html.escape(str(self.result))}</pre>"
-        return f"<div>{body}<small>{'<br>'.join(map(html.escape, self.privacy.describe()))}</small></div>"
+        small = "<br>".join(map(html.escape, self.privacy.describe()))
+        return f"<div>{body}<small>{small}</small></div>"
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write it to a path or fsspec URL, with what can be said of its privacy; ``es.load(url)``
@@ -240,9 +241,10 @@ def plan_release(
         form.rows, schema, relation=relation, groups=form.groups, max_weight=max_weight
     )
     chosen = calibrate(moved, epsilon, delta, max_rows, mechanism)
+    is_pure = chosen.spent.pure_epsilon is not None
     privacy = Privacy(
-        float(epsilon), 0.0 if chosen.spent.pure_epsilon is not None else float(delta), chosen.spent.rho, unit.who, unit.neighbours,
-        chosen.name, chosen.scale, moved.l1, moved.l2,
+        float(epsilon), 0.0 if is_pure else float(delta), chosen.spent.rho, unit.who,
+        unit.neighbours, chosen.name, chosen.scale, moved.l1, moved.l2,
     )  # fmt: skip
 
     def noisy(totals: Sequence[int], n_rows: int) -> tuple[list[int], int]:

@@ -340,8 +340,13 @@ def _states(
                 pending.append(after)
         if len(seen) > 4 * MOST_STATES:
             return None
-    numbers = {name: value for listed in states.values() for one in listed for name, value in one.items()
-               if isinstance(value, Interval)}  # fmt: skip
+    numbers = {
+        name: value
+        for listed in states.values()
+        for one in listed
+        for name, value in one.items()
+        if isinstance(value, Interval)
+    }
     return _ends([[_bound(value, numbers) for value in end] for end in ends])
 
 

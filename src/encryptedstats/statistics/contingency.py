@@ -82,8 +82,10 @@ class ChiSquare(Counted):
     Examples
     --------
     >>> import pandas as pd, encryptedstats as es
-    >>> frame = pd.DataFrame({"exposed": ["yes"] * 30 + ["no"] * 30, "sick": [1] * 18 + [0] * 12 + [1] * 9 + [0] * 21})
-    >>> found = es.Schema.infer(frame, target="sick").table(frame).ask(es.ChiSquare("exposed", "sick"))
+    >>> sick = [1] * 18 + [0] * 12 + [1] * 9 + [0] * 21
+    >>> frame = pd.DataFrame({"exposed": ["yes"] * 30 + ["no"] * 30, "sick": sick})
+    >>> table = es.Schema.infer(frame, target="sick").table(frame)
+    >>> found = table.ask(es.ChiSquare("exposed", "sick"))
     >>> round(found.statistic, 3), found.df, round(found.pvalue, 3)
     (4.31, 1.0, 0.038)
     """

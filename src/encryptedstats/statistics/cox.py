@@ -336,10 +336,10 @@ class CoxRegression(Counted):
     Examples
     --------
     >>> import pandas as pd, encryptedstats as es
-    >>> frame = pd.DataFrame(
-    ...     {"week": [1, 2, 3, 4, 2, 3, 4, 4], "arm": list("aaaabbbb"), "died": [1, 1, 1, 0, 1, 0, 1, 0]}
-    ... )
-    >>> schema = es.Schema.infer(frame, target="died").with_kind("week", "ordinal", levels=[1, 2, 3, 4])
+    >>> frame = pd.DataFrame({"week": [1, 2, 3, 4, 2, 3, 4, 4], "arm": list("aaaabbbb")})
+    >>> frame["died"] = [1, 1, 1, 0, 1, 0, 1, 0]
+    >>> schema = es.Schema.infer(frame, target="died")
+    >>> schema = schema.with_kind("week", "ordinal", levels=[1, 2, 3, 4])
     >>> result = schema.table(frame).ask(es.CoxRegression("week", variables=["arm"]))
     >>> float(round(result.coefficients.loc["arm[b]", "estimate"], 4))
     -0.7549

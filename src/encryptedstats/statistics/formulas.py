@@ -32,7 +32,8 @@ MOST_TERMS: Final = 4096
 #: What a formula can call. A worker computes sums of products of whole numbers.
 FUNCTIONS: Final = ("I", "poly", "offset")
 _TOKEN: Final = re.compile(
-    r"\s*(?:(?P<name>`[^`]*`?|(?:[^\W\d]|\.(?!\d))[\w.]*)|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<sign>%in%|\S))"
+    r"\s*(?:(?P<name>`[^`]*`?|(?:[^\W\d]|\.(?!\d))[\w.]*)"
+    r"|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<sign>%in%|\S))"
 )
 #: Precedence as in R: a larger number binds more tightly.
 _BINARY: Final = {"+": 1, "-": 1, "*": 2, "/": 2, "%in%": 3, ":": 4, "^": 6}

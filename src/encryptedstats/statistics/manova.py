@@ -62,7 +62,8 @@ class Manova(Question):
     Examples
     --------
     >>> import pandas as pd, encryptedstats as es
-    >>> frame = pd.DataFrame({"a": [1, 2, 3, 5, 6, 8], "b": [2, 1, 4, 3, 7, 5], "g": list("xxxyyy")})
+    >>> frame = pd.DataFrame({"a": [1, 2, 3, 5, 6, 8], "b": [2, 1, 4, 3, 7, 5]})
+    >>> frame["g"] = list("xxxyyy")
     >>> table = es.Schema.infer(frame, numbers="keep").table(frame)
     >>> round(table.ask(es.Manova(["a", "b"], by="g")).pvalue, 4)
     0.0837

@@ -48,7 +48,7 @@ def null_model(
     --------
     >>> people = pd.DataFrame({"sick": [0, 1, 0, 1, 1], "age": [40, 50, 60, 70, 55]})
     >>> null_model(people, "sick", ["age"]).round(2)["residual"].tolist()
-    [-0.34, 0.48, -0.65, 0.24, 0.27]
+    [-0.28, 0.5, -0.72, 0.13, 0.38]
     """
     levels = sorted(people[target].unique())
     event = levels[-1] if event is None else event

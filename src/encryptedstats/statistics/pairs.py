@@ -179,11 +179,8 @@ class Pairs(Question):
     >>> import pandas as pd, encryptedstats as es
     >>> frame = pd.DataFrame({"smoker": list("nyny"), "cough": list("nyyy"), "ill": [0, 1, 0, 1]})
     >>> result = es.Schema.infer(frame, target="ill").table(frame).ask(es.Pairs())
-    >>> result.counts("smoker", "cough")
-    cough   n  y
-    smoker
-    n       1  1
-    y       0  2
+    >>> result.counts("smoker", "cough").to_dict("index")
+    {'n': {'n': 1, 'y': 1}, 'y': {'n': 0, 'y': 2}}
     """
 
     variables: list[str] | None = None

@@ -60,8 +60,8 @@ class Quantiles(OnGrid):
     >>> frame = pd.DataFrame({"age": [30, 41, 52, 30, 67]})
     >>> table = es.Schema.infer(frame, numbers="keep").table(frame)
     >>> table.ask(es.Quantiles("age")).table
-                n   min    25%   50%   75%   max
-    all rows  5.0  30.0   30.0  41.0  52.0  67.0
+                n   min   25%   50%   75%   max
+    all rows  5.0  30.0  30.0  41.0  52.0  67.0
     """
 
     probabilities: Any = (0.0, 0.25, 0.5, 0.75, 1.0)

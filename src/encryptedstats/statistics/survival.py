@@ -456,7 +456,8 @@ class KaplanMeier(SurvivalQuestion):
     --------
     >>> import pandas as pd, encryptedstats as es
     >>> frame = pd.DataFrame({"week": [1, 2, 2, 3], "died": [1, 1, 0, 0]})
-    >>> schema = es.Schema.infer(frame, target="died").with_kind("week", "ordinal", levels=[1, 2, 3])
+    >>> schema = es.Schema.infer(frame, target="died")
+    >>> schema = schema.with_kind("week", "ordinal", levels=[1, 2, 3])
     >>> schema.table(frame).ask(es.KaplanMeier("week")).curves["survival"].tolist()
     [0.75, 0.5, 0.5]
     """

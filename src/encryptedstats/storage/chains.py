@@ -214,7 +214,8 @@ class Chain:
         while True:
             number = len(self._read)
             try:
-                entry = retry_read(self.store, lambda: self._entry(number))  # noqa: B023  called before the loop goes on
+                # the lambda is called before the loop goes on
+                entry = retry_read(self.store, lambda: self._entry(number))  # noqa: B023
             except FileNotFoundError:
                 return
             self._read.append(self._check(entry, self._read))

@@ -63,9 +63,9 @@ PROTOCOLS_VARIABLE: Final = "ENCRYPTEDSTATS_PROTOCOLS"
 #: temporary name first.
 _WHOLE: Final = frozenset(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory"))
 _S3: Final = frozenset(("s3", "s3a"))
-_ONE_PUT: Final = (
-    5 << 30
-)  # bytes up to which S3 takes an object in one request, which leaves nothing behind when it breaks off
+#: Bytes up to which S3 takes an object in one request, which leaves nothing behind when it breaks
+#: off.
+_ONE_PUT: Final = 5 << 30
 _PART_BYTES: Final = 1 << 20
 _FAR_PART_BYTES: Final = 32 << 20  # over a network, where every piece is a request
 _PAUSES: Final = (0.2, 1.0)  # seconds before what failed is asked again

@@ -61,7 +61,8 @@ class KeyKind(ABC):
     ) -> None:
         """Do this party's next step of making the key."""
 
-    def check_keys(self, study: Study, state: StudyState, keys: PublicKeys) -> None:  # noqa: B027  most kinds believe the receiver
+    # most kinds believe the receiver
+    def check_keys(self, study: Study, state: StudyState, keys: PublicKeys) -> None:  # noqa: B027
         """Refuse to encrypt for keys that are not the study's."""
 
     def share(self, study: Study, state: StudyState, call: Call) -> bytes:

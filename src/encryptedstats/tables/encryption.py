@@ -186,10 +186,8 @@ def encrypt_file(
     check_workers(made.workers)
     if rows_as.weights is not None and rows_as.weight_bound is None:
         raise SchemaError(
-            (
-                "weights from a file need weight_bound=: a public bound, since no row has been read "
-                "yet"
-            ),
+            "weights from a file need weight_bound=: a public bound, since no row has been read "
+            "yet",
             code="weight-bound-missing",
         )
     slots, rows = encryptor.keys.parameters.slots, FileRows(schema, path, rows_as, **reading)

@@ -704,7 +704,9 @@ class Worker(ABC):
                 )
             return table if table.worker is self else replace(table, worker=self)
         if isinstance(table, (str, os.PathLike, EncryptedTable)):
-            return self.table(table) if is_name(table) else self.upload(table)  # type: ignore[arg-type]  # a name is a str
+            if isinstance(table, str) and is_name(table):
+                return self.table(table)
+            return self.upload(table)
         raise ArgumentTypeError(
             "an encrypted table is needed: its folder or URL, an EncryptedTable, or the result of "
             f"upload(), not a {type(table).__name__}",

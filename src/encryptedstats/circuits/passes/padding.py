@@ -45,7 +45,8 @@ def clear_padding(outputs: Sequence[Expression | int]) -> list[Expression]:
     constant, even of 0, which hides the coefficients of its terms.
 
     >>> from encryptedstats.circuits.expressions import column, pack_total
-    >>> clear_padding([pack_total("model", 0) + pack_total("model", 1) * column("v0.bin1"), column("v0.bin1") - 7, 5])
+    >>> x, intercept, slope = column("v0.bin1"), pack_total("model", 0), pack_total("model", 1)
+    >>> clear_padding([intercept + slope * x, x - 7, 5])
     [model[1] * v0.bin1 + model[0] * here:one, v0.bin1 + here:answer1, here:answer2]
     """
     clearing = _Clearing([output for output in outputs if isinstance(output, Expression)])

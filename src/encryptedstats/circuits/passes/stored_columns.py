@@ -50,7 +50,8 @@ def use_stored_columns(
     replicated there, the number of a coding is added in rows only, so that padding stays 0.
 
     >>> x, y = column("bin0") + column("bin1"), column("class1")
-    >>> coding = {"bin0": ({"upto0": 1}, 0), "bin1": ({"upto1": 1, "upto0": -1}, 0), "class1": ({"class0": -1}, 1)}
+    >>> coding = {"bin0": ({"upto0": 1}, 0), "bin1": ({"upto1": 1, "upto0": -1}, 0)}
+    >>> coding["class1"] = ({"class0": -1}, 1)
     >>> use_stored_columns([(x * y).total()], coding)
     [(upto1 * (-class0 + 1)).total()]
     """

@@ -58,7 +58,8 @@ class Result(ReadResult):
     ...     statistic: float
     ...     df: int
     ...     pvalue: float
-    >>> Test(title="A test", n_rows=40, notes=("equal variances",), statistic=2.5, df=38, pvalue=0.0169)
+    >>> notes = ("equal variances",)
+    >>> Test(title="A test", n_rows=40, notes=notes, statistic=2.5, df=38, pvalue=0.0169)
     A test
     <BLANKLINE>
     statistic  2.5

@@ -278,7 +278,8 @@ class Question(ABC):
         asked = (
             self if schema is None or isinstance(schema, PublicSchema) else self._in_names(schema)
         )
-        return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in asked.parameters().items())})"
+        written = (f"{name}={value!r}" for name, value in asked.parameters().items())
+        return f"{self.name}({', '.join(written)})"
 
     @classmethod
     def about(cls) -> str:

@@ -65,7 +65,8 @@ _NAMES_OF_OTHERS: Final = {
 # 1234, 1,234 or 1.234.567 in groups of one mark; then decimals, and an exponent.
 _GROUPS: Final = r"[1-9]\d{0,2}(?P<mark>[., \u00a0\u202f'\u2019])\d{3}(?P<more>(?:(?P=mark)\d{3})*)"
 _NUMBER: Final = re.compile(
-    rf"[+-]?(?:(?:{_GROUPS}|\d+)(?:(?P<decimal>[.,])\d*)?|(?P<first>[.,])\d+)(?P<power>[eE][+-]?\d+)?"
+    rf"[+-]?(?:(?:{_GROUPS}|\d+)(?:(?P<decimal>[.,])\d*)?|(?P<first>[.,])\d+)"
+    r"(?P<power>[eE][+-]?\d+)?"
 )
 _DATE: Final = re.compile(
     r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}(?:(?P<between>[ "

@@ -32,7 +32,8 @@ except ImportError:  # scikit-learn before 1.6 has it as a method
         return estimator._validate_data(X, **options)
 
 
-class _IntegersOut(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
+# scikit-learn ships no types
+class _IntegersOut(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Tell scikit-learn that the output is int64 for any input, because integers are encrypted."""
 
     def __sklearn_tags__(self) -> Any:
@@ -105,7 +106,8 @@ class QuantileOneHot(_QuantileBins):
         return np.array([f"{name}_bin{k}" for name, m in bins for k in range(m)], dtype=object)
 
 
-class QuantileOrdinal(OneToOneFeatureMixin, _QuantileBins):  # type: ignore[misc]  # scikit-learn ships no types
+# scikit-learn ships no types
+class QuantileOrdinal(OneToOneFeatureMixin, _QuantileBins):  # type: ignore[misc]
     """Ordinal codes of quantile bins: method 2 of the paper's section 2.2.
 
     Parameters
@@ -133,7 +135,8 @@ class QuantileOrdinal(OneToOneFeatureMixin, _QuantileBins):  # type: ignore[misc
         )
 
 
-class FixedPoint(OneToOneFeatureMixin, _IntegersOut):  # type: ignore[misc]  # scikit-learn ships no types
+# scikit-learn ships no types
+class FixedPoint(OneToOneFeatureMixin, _IntegersOut):  # type: ignore[misc]
     """Integers nearest to 10**digits times the values (paper, section 2.2.1), halves to the even
     neighbour.
 

@@ -113,7 +113,8 @@ class Schema(Document):
     Examples
     --------
     >>> import pandas as pd
-    >>> df = pd.DataFrame({"age": [31, 45, 27, 62], "smoker": ["no", "yes", "no", "yes"], "ill": [0, 1, 0, 1]})
+    >>> df = pd.DataFrame({"age": [31, 45, 27, 62], "smoker": ["no", "yes", "no", "yes"]})
+    >>> df["ill"] = [0, 1, 0, 1]
     >>> schema = Schema.infer(df, target="ill", bins=2, kinds={"age": "continuous"})
     >>> schema
     Schema: 2 variables, 4 bins; target 'ill', classes 0, 1; missing values: error

@@ -537,8 +537,11 @@ class PublicVariable:
 
     def __post_init__(self) -> None:
         check_kind(self.kind, f"variable {self.id!r}")
-        bounded = self.low is not None and self.high is not None
-        bounded = bounded and -LARGEST_INTEGER <= self.low <= self.high <= LARGEST_INTEGER  # type: ignore[operator]  # not None
+        bounded = (
+            self.low is not None
+            and self.high is not None
+            and -LARGEST_INTEGER <= self.low <= self.high <= LARGEST_INTEGER
+        )
         if self.kind == "number" and not (bounded and self._has_possible_bins()):
             raise SchemaError(
                 f"variable {self.id!r}: a number has bounds low <= high within 2**62, and no bins "

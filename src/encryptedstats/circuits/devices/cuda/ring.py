@@ -456,7 +456,8 @@ class GpuRing:
             base = bases[0][0]
             self._switch(
                 digits, key, items, at, base, bases[0][1],
-                _part(_polys(values), c - 2), _part(_polys(pending), c - 2), (waits[c - 2], waits[c - 1]),
+                _part(_polys(values), c - 2), _part(_polys(pending), c - 2),
+                (waits[c - 2], waits[c - 1]),
                 own=top if not waits[c] and (touched[c] or factors is None) else NOTHING,
             )  # fmt: skip
             touched[c - 2] = touched[c - 1] = waits[c - 2] = waits[c - 1] = True
@@ -490,15 +491,15 @@ class GpuRing:
         lifted, special = gpu.empty(items, (at + 1) * at, n), gpu.empty(items, 2, n)
         known = bool(own.at)
         self.forward(
-            _with_each(_polys(digits), n), _with_each(_polys(lifted), n), items, (at + 1 - known) * at, lifted=at,
-            others=known,
+            _with_each(_polys(digits), n), _with_each(_polys(lifted), n), items,
+            (at + 1 - known) * at, lifted=at, others=known,
         )  # fmt: skip
         by = _pointer(0 if factors is None else factors.pointer)
         groups = -(-items // 4)
         self._each(
             "accumulate", at + 1, groups,
-            (_polys(lifted), own, _pointer(key.words.pointer), _int(at), _int(key.digits), base, by, out, _polys(special),
-             _int(items)),
+            (_polys(lifted), own, _pointer(key.words.pointer), _int(at), _int(key.digits), base, by,
+             out, _polys(special), _int(items)),
         )  # fmt: skip
         coefficients = gpu.empty(items, 2, n)
         self.inverse(
@@ -642,15 +643,15 @@ class GpuRing:
         self._each(
             "turn", primes, items,
             (_pointer(self._tables[5].pointer), _polys(nodes), _int(int(pairs)), _int(len(nodes)),
-             NOTHING if moved is None else _polys(moved), _pointer(key.table.pointer), _int(int(base)), _int(level),
-             _polys(value), whole),
+             NOTHING if moved is None else _polys(moved), _pointer(key.table.pointer),
+             _int(int(base)), _int(level), _polys(value), whole),
         )  # fmt: skip
         digits = gpu.empty(items, primes, n)
         self.inverse(_with_each(_polys(top), n), _with_each(_polys(digits), n), items, primes)
         pending, out = gpu.empty(items, 2, primes, n), gpu.empty(items, 2, primes, n)
         self._switch(
-            digits, key, items, primes, _polys(value), None, _polys(value), _polys(pending), (False, False),
-            own=_with_each(_polys(top), n),
+            digits, key, items, primes, _polys(value), None, _polys(value), _polys(pending),
+            (False, False), own=_with_each(_polys(top), n),
         )  # fmt: skip
         pending_polys, out_polys, values = (
             _with_each(_polys(array), n) for array in (pending, out, value)
@@ -732,8 +733,8 @@ class GpuRing:
         odd = Polys(out.pointer + 8 * each, 2 * each, nodes.shape[2] * self.n, 0)
         self._each(
             "split", 2 * primes, len(nodes),
-            (_pointer(self._tables[6].pointer), _polys(nodes), _polys(moved), even, odd, _int(wanted // 2), _int(level),
-             _int(primes)),
+            (_pointer(self._tables[6].pointer), _polys(nodes), _polys(moved), even, odd,
+             _int(wanted // 2), _int(level), _int(primes)),
         )  # fmt: skip
         return out.first(wanted)
 

@@ -333,10 +333,11 @@ class CudaEvaluator(SumsEvaluator):
         scratch = None if fits else gpu.empty(math.prod(grid), each, threads)
         rows = _RowsArguments(
             self.on_gpu.primes.pointer, words.pointer, made.segments.pointer, made.totals.pointer,
-            made.constants.pointer + 8 * n_constants * n_runs * first_prime, columns.pointers.pointer,
-            shared.pointer, out.pointer, wrong.pointer, 0 if scratch is None else scratch.pointer, width, each,
-            one.start, self.ring // n_runs, primes, n_columns, n_constants, shared_vectors, temporary, len(chunks), first_prime,
-            int(add), made.code, n_runs,
+            made.constants.pointer + 8 * n_constants * n_runs * first_prime,
+            columns.pointers.pointer, shared.pointer, out.pointer, wrong.pointer,
+            0 if scratch is None else scratch.pointer, width, each, one.start,
+            self.ring // n_runs, primes, n_columns, n_constants, shared_vectors, temporary,
+            len(chunks), first_prime, int(add), made.code, n_runs,
         )  # fmt: skip
         gpu.launch(
             f"prologue_{kind}", (-(-width // _THREADS), primes, len(chunks)), _THREADS, (rows,)
