@@ -274,8 +274,8 @@ def make_models(files: list[File]) -> str:
     return (
         "\n".join(lines)
         + f"\n\n*Means over {len(results['datasets'])} data sets and random splits of each "
-        f"(version {short(files[0]['version'])}). Near the best: on how many data "
-        "sets the mean is within 0.01 of the best that can be fitted to encrypted rows.*\n"
+        f"(version\n{short(files[0]['version'])}). Near the best: on how many data sets the mean is "
+        "within 0.01 of the best that can be\nfitted to encrypted rows.*\n"
     )
 
 
