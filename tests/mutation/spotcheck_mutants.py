@@ -12,6 +12,7 @@ SUMS, AT, LOCAL = (
     "spotcheck/arithmetic.py",
     "circuits/residue_local.py",
 )
+BOUND, BOUNDED = "circuits/coefficients.py", ("tests/circuits/test_coefficients.py",)
 LIES = ("tests/spotcheck/test_spot_lies.py",)
 TESTS = ("tests/spotcheck/test_spot_check.py", "tests/spotcheck/test_spot_bounds.py")
 PLANS = ("tests/spotcheck/test_spot_opening.py",)
@@ -163,15 +164,15 @@ MUTANTS = [
     ),
     Mutant(
         "spot: noise of weights forgotten",
-        "noise.times(1 << bits))\n        share",
-        "noise)\n        share",
+        "bound * (1 << bits))\n        share",
+        "bound)\n        share",
         BOUNDS,
         TESTS,
     ),
     Mutant(
         "spot: noise of one sum",
-        "add_noises(step.noise for step in self.groups)",
-        "self.groups[0].noise",
+        "sum(bounds[step] for step in self.groups)",
+        "bounds[self.groups[0]]",
         SUMS,
         TESTS,
     ),
@@ -228,7 +229,7 @@ MUTANTS = [
         PLAN,
         PLANS,
     ),
-    Mutant("spot: plans for one total", "worst.times(n_totals)", "worst", PLAN, PLANS),
+    Mutant("spot: plans for one total", "worst * n_totals", "worst", PLAN, PLANS),
     Mutant("spot: plans of anything", "    if why_not is not None:", "    if False:", PLAN, PLANS),
     Mutant(
         "spot: answers of other rows",
@@ -299,6 +300,49 @@ MUTANTS = [
         "into = found[:, : part.shape[1]] * 0",
         SUMS,
         LIES,
+    ),
+    Mutant(
+        "spot: products of coefficients",
+        "min(euclidean, self.euclidean * other.euclidean)",
+        "min(euclidean, self.largest * other.euclidean)",
+        BOUND,
+        BOUNDED,
+    ),
+    Mutant(
+        "spot: norms of products",
+        "min(self.roots * other.euclidean, self.euclidean * other.roots)",
+        "min(self.largest * other.euclidean, self.euclidean * other.largest)",
+        BOUND,
+        BOUNDED,
+    ),
+    Mutant("spot: short errors", "math.sqrt(2) * ERROR_DEVIATION", "1", BOUND, BOUNDED),
+    Mutant(
+        "spot: small errors",
+        "LARGEST_ERROR: Final = 21",
+        "LARGEST_ERROR: Final = 20",
+        BOUND,
+        BOUNDED,
+    ),
+    Mutant(
+        "spot: bounds of one chunk",
+        "norms.times(max(1, known.n_chunks if",
+        "norms.times(max(1, 1 if",
+        BOUND,
+        BOUNDED,
+    ),
+    Mutant(
+        "spot: bounds without constants",
+        "Norms(t, t, t) if constant",
+        "Norms(0.0, 0.0, 0.0) if constant",
+        BOUND,
+        BOUNDED,
+    ),
+    Mutant(
+        "spot: bounds that cancel",
+        "norms.times(abs(coefficient))",
+        "norms.times(coefficient)",
+        BOUND,
+        BOUNDED,
     ),
     Mutant(
         "spot: a page that opens and checks nothing",

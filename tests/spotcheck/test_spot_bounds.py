@@ -80,17 +80,17 @@ def test_positions_are_the_fewest_that_suffice(share: float) -> None:
 def test_budgets_fall_with_weights() -> None:
     parameters = insecure_parameters("bgv", 1 << 20, (50,) * 6)
     noise = parameters.noise.fresh(with_secret_key=True)
-    before = required_budget(parameters, noise)
-    assert required_budget(parameters, noise.times(256)) == before - 8
+    bound = parameters.noise.coefficient_bound(noise)
+    before = required_budget(parameters, bound)
+    assert required_budget(parameters, 256 * bound) == before - 8
     assert before <= parameters.noise.budget(noise)
-    few = choose_terms(parameters, noise, 24, Certainty())
-    many = choose_terms(parameters, noise, 200, Certainty())
+    few = choose_terms(parameters, bound, 24, Certainty())
+    many = choose_terms(parameters, bound, 200, Certainty())
     assert few.weight_bits <= many.weight_bits
     assert few.combinations * few.weight_bits >= 51
     assert count_positions(few.share, 41) <= 24
     for terms in (few, many):
-        weighed = noise.times(1 << terms.weight_bits)
-        assert terms.budget == required_budget(parameters, weighed)
+        assert terms.budget == required_budget(parameters, bound * 2**terms.weight_bits)
 
 
 def test_weights_are_uniform_and_never_zero() -> None:

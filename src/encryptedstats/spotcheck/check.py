@@ -181,7 +181,7 @@ class SpotCheck:
         totals, stored = facts.circuit(asked, source.layout)
         sums = compile_sums(totals, source)
         terms = choose_terms(
-            facts.parameters, sums.noise, len(self.keeper.positions), self.certainty
+            facts.parameters, sums.bound, len(self.keeper.positions), self.certainty
         )
         found = _Asked(asked, stored, kept, source, totals, sums, terms)
         self._check_packs(sent.ciphertexts, found)

@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.circuits.coefficients import bound_coefficients
 from encryptedstats.circuits.compiled import Compiled
 from encryptedstats.circuits.devices import Run, Task, device_for
 from encryptedstats.circuits.evaluate import compile_for
@@ -28,8 +29,6 @@ from encryptedstats.circuits.proof import NoiseReport
 from encryptedstats.circuits.residue_local import find_residue_obstacle, find_sum
 from encryptedstats.circuits.results import NumberFacts
 from encryptedstats.circuits.sources import Source
-from encryptedstats.circuits.spare_bits import add_noises
-from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.packing import interleaving_power
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import VerificationError
@@ -84,12 +83,15 @@ class QuestionSums:
         return tuple(dict.fromkeys(self.groups))
 
     @cached_property
-    def noise(self) -> Noise:
-        """A bound for the sum of all groups, each with the weight 1.
+    def bound(self) -> float:
+        """A bound for the coefficients of the noise of the sum of all groups, each with the
+        weight 1.
 
         Terms are not allowed to cancel: other weights would not let them.
         """
-        return add_noises(step.noise for step in self.groups)
+        program = self.program
+        bounds = bound_coefficients(self.groups, program.parameters, program.layout.n_chunks)
+        return sum(bounds[step] for step in self.groups)
 
     @cached_property
     def size(self) -> int:
