@@ -146,6 +146,13 @@ MUTANTS = [
         TESTS,
     ),
     Mutant("spot: equal combinations", "[*said, str(number)]", "said", CHECK, TESTS),
+    Mutant(
+        "spot: weights whatever totals are compared with",
+        '{self.program.digest} {compared!r}"',
+        '{self.program.digest}"',
+        SUMS,
+        TESTS,
+    ),
     Mutant("spot: weights for all", "self.keeper.secret, ", "b'', ", CHECK, TESTS),
     Mutant("spot: a block less", "wanted != set(found)", "wanted - set(found)", KEPT, TESTS),
     Mutant(

@@ -609,6 +609,27 @@ def test_weights_follow_from_what_the_owner_alone_knows() -> None:
     assert not set(one) & set(other)
 
 
+def test_weights_follow_from_what_totals_are_compared_with() -> None:
+    """Questions with the same sums, read otherwise, have other errors for the same packs: a worker
+    who has seen the weights of one must not know those of the other.
+    """
+    story = story_of()
+    sent, asked = story.check._ask(story.answer, QUESTION, None)
+    sums, seeds = asked.sums, story.challenge.seeds
+    assert story.check._seeds(sent.ciphertexts, asked) == seeds
+    more, scaled = (
+        tuple(replace(one, **change(one)) for one in sums.facts)
+        for change in (
+            lambda one: {"offset": one.offset + 1},
+            lambda one: {"factor": 2 * one.factor},
+        )
+    )
+    for change in ({"places": sums.places[::-1]}, {"facts": more}, {"facts": scaled}):
+        other = replace(asked, sums=replace(sums, **change))
+        assert other.sums.program.digest == sums.program.digest
+        assert not set(story.check._seeds(sent.ciphertexts, other)) & set(seeds)
+
+
 def test_positions_are_drawn_anew_each_time() -> None:
     one, two = (keeper_of(small_owner(), sealed_table()) for _ in range(2))
     assert one.positions.flat.tolist() != two.positions.flat.tolist()

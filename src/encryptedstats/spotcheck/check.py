@@ -244,7 +244,7 @@ class SpotCheck:
             digest.update(np.ascontiguousarray(part.residues, dtype="<u8").tobytes())
         # All that a number is read by.
         read_by = [(one.offset, one.factor) for one in packed.facts], packed.places, packed.width
-        said = [asked.sums.program.digest, *asked.kept.ids, digest.hexdigest(), repr(read_by)]
+        said = [asked.sums.digest, *asked.kept.ids, digest.hexdigest(), repr(read_by)]
         return tuple(
             hmac.new(
                 self.keeper.secret, "\n".join([*said, str(number)]).encode(), hashlib.sha256

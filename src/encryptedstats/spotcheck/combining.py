@@ -83,6 +83,17 @@ class QuestionSums:
         return tuple(dict.fromkeys(self.groups))
 
     @cached_property
+    def digest(self) -> str:
+        """A hash of the sums and of how totals are compared with them.
+
+        With packs it determines by how much each sum is wrong. Weights follow from it: the same
+        packs may be sent for another question with the same sums.
+        """
+        compared = [(one.offset, one.factor) for one in self.facts], self.places
+        said = f"{self.program.digest} {compared!r}"
+        return hashlib.sha256(said.encode()).hexdigest()
+
+    @cached_property
     def bound(self) -> float:
         """A bound for the coefficients of the noise of the sum of all groups, each with the
         weight 1.
