@@ -13,3 +13,13 @@ def weigh(
     high: _Array,
     /,
 ) -> None: ...
+def weigh_rows(
+    weights: _Array,
+    words: _Array,
+    places: _Array,
+    start: int,
+    stop: int,
+    low: _Array,
+    high: _Array,
+    /,
+) -> None: ...

@@ -12,6 +12,7 @@ SUMS, AT, LOCAL = (
     "spotcheck/arithmetic.py",
     "circuits/residue_local.py",
 )
+BOUND, BOUNDED = "circuits/coefficients.py", ("tests/circuits/test_coefficients.py",)
 LIES = ("tests/spotcheck/test_spot_lies.py",)
 TESTS = ("tests/spotcheck/test_spot_check.py", "tests/spotcheck/test_spot_bounds.py")
 PLANS = ("tests/spotcheck/test_spot_opening.py",)
@@ -19,10 +20,8 @@ PLANS = ("tests/spotcheck/test_spot_opening.py",)
 MUTANTS = [
     Mutant("spot: budgets unread", "found.append(has_room and ", "found.append(", CHECK, TESTS),
     Mutant("spot: totals unread", "is_same and agrees)", "is_same)", CHECK, TESTS),
-    Mutant("spot: one sum suffices", "return all(found)", "return any(found)", CHECK, TESTS),
-    Mutant(
-        "spot: the last sum unread", "return all(found)", "return all(found[:-1])", CHECK, TESTS
-    ),
+    Mutant("spot: one sum suffices", "if all(found)", "if any(found)", CHECK, TESTS),
+    Mutant("spot: the last sum unread", "if all(found)", "if all(found[:-1])", CHECK, TESTS),
     Mutant(
         "spot: half a bit less noise",
         "bit_length() - 1 - int(bound)",
@@ -72,23 +71,23 @@ MUTANTS = [
     Mutant("spot: positions unread", "has_room and is_same and", "has_room and", CHECK, TESTS),
     Mutant(
         "spot: packs that do not open pass",
-        "            return False\n        recomputed",
-        "            return True\n        recomputed",
+        "            return None\n        recomputed",
+        "            return [0] * len(own.facts)\n        recomputed",
         CHECK,
         TESTS,
     ),
     Mutant(
         "spot: bounds of the worker",
-        "low=known.low, high=known.high",
-        "low=said.low, high=said.high",
+        "NumberFacts(known.low, known.high,",
+        "NumberFacts(said.low, said.high,",
         CHECK,
         TESTS,
     ),
     Mutant("spot: any number of packs", "!= [shape] * packs", "== [shape] * -packs", CHECK, TESTS),
     Mutant(
         "spot: impossible totals forgiven",
-        "except ImpossibleTotalsError:\n            self.keeper.fail(asked.question.describe())",
-        "except ImpossibleTotalsError:\n            raise",
+        "except ImpossibleTotalsError:\n                self.keeper.fail(asked.question.describe())",
+        "except ImpossibleTotalsError:\n                raise",
         CHECK,
         TESTS,
     ),
@@ -145,6 +144,35 @@ MUTANTS = [
         TESTS,
     ),
     Mutant("spot: equal combinations", "[*said, str(number)]", "said", CHECK, TESTS),
+    Mutant(
+        "spot: weights whatever totals are compared with",
+        '{self.program.digest} {compared!r}"',
+        '{self.program.digest}"',
+        SUMS,
+        TESTS,
+    ),
+    Mutant(
+        "spot: checks at the same time",
+        "        with self.keeper.alone():\n",
+        "        if True:\n",
+        CHECK,
+        TESTS,
+    ),
+    Mutant(
+        "spot: a failure just before unread",
+        "            self.keeper.check_usable()\n            self.owner",
+        "            self.owner",
+        CHECK,
+        TESTS,
+    ),
+    Mutant("spot: threads at the same time", "held.enter_context(self._lock)", "pass", KEPT, TESTS),
+    Mutant(
+        "spot: a failure that cannot be stored",
+        "with suppress(OSError):  # the key may",
+        "with suppress():  # the key may",
+        KEPT,
+        TESTS,
+    ),
     Mutant("spot: weights for all", "self.keeper.secret, ", "b'', ", CHECK, TESTS),
     Mutant("spot: a block less", "wanted != set(found)", "wanted - set(found)", KEPT, TESTS),
     Mutant(
@@ -163,15 +191,15 @@ MUTANTS = [
     ),
     Mutant(
         "spot: noise of weights forgotten",
-        "noise.times(1 << bits))\n        share",
-        "noise)\n        share",
+        "bound * (1 << bits))\n        share",
+        "bound)\n        share",
         BOUNDS,
         TESTS,
     ),
     Mutant(
         "spot: noise of one sum",
-        "add_noises(step.noise for step in self.groups)",
-        "self.groups[0].noise",
+        "sum(bounds[step] for step in self.groups)",
+        "bounds[self.groups[0]]",
         SUMS,
         TESTS,
     ),
@@ -228,7 +256,7 @@ MUTANTS = [
         PLAN,
         PLANS,
     ),
-    Mutant("spot: plans for one total", "worst.times(n_totals)", "worst", PLAN, PLANS),
+    Mutant("spot: plans for one total", "worst * n_totals", "worst", PLAN, PLANS),
     Mutant("spot: plans of anything", "    if why_not is not None:", "    if False:", PLAN, PLANS),
     Mutant(
         "spot: answers of other rows",
@@ -267,15 +295,15 @@ MUTANTS = [
     ),
     Mutant(
         "spot: interleaved totals not moved",
-        "part = multiply(part, source.powers_of_x(power, 2 * count), primes)",
+        "parts = multiply(parts, moved[:, None, None, piece.where], own)",
         "pass",
         SUMS,
         LIES,
     ),
     Mutant(
         "spot: an interleaved total not recomputed",
-        "for number, power in enumerate(sums.powers):",
-        "for number, power in list(enumerate(sums.powers))[:-1]:",
+        "        for number in range(count):\n",
+        "        for number in range(max(1, count - 1)):\n",
         SUMS,
         LIES,
     ),
@@ -295,10 +323,53 @@ MUTANTS = [
     ),
     Mutant(
         "spot: higher polynomials unread",
-        "into = found[:, : part.shape[1]]",
-        "into = found[:, : part.shape[1]] * 0",
+        "rows[number] * len(own), number",
+        "rows[number].clip(None, [1 << 40, 2]) * len(own), number",
         SUMS,
         LIES,
+    ),
+    Mutant(
+        "spot: products of coefficients",
+        "min(euclidean, self.euclidean * other.euclidean)",
+        "min(euclidean, self.largest * other.euclidean)",
+        BOUND,
+        BOUNDED,
+    ),
+    Mutant(
+        "spot: norms of products",
+        "min(self.roots * other.euclidean, self.euclidean * other.roots)",
+        "min(self.largest * other.euclidean, self.euclidean * other.largest)",
+        BOUND,
+        BOUNDED,
+    ),
+    Mutant("spot: short errors", "math.sqrt(2) * ERROR_DEVIATION", "1", BOUND, BOUNDED),
+    Mutant(
+        "spot: small errors",
+        "LARGEST_ERROR: Final = 21",
+        "LARGEST_ERROR: Final = 20",
+        BOUND,
+        BOUNDED,
+    ),
+    Mutant(
+        "spot: bounds of one chunk",
+        "norms.times(max(1, known.n_chunks if",
+        "norms.times(max(1, 1 if",
+        BOUND,
+        BOUNDED,
+    ),
+    Mutant(
+        "spot: bounds without constants",
+        "Norms(t, t, t) if constant",
+        "Norms(0.0, 0.0, 0.0) if constant",
+        BOUND,
+        BOUNDED,
+    ),
+    Mutant(
+        "spot: bounds that cancel",
+        "norms.times(abs(coefficient))",
+        "norms.times(coefficient)",
+        BOUND,
+        BOUNDED,
     ),
     Mutant(
         "spot: a page that opens and checks nothing",

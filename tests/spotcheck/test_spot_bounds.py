@@ -21,7 +21,7 @@ from encryptedstats.crypto.primes import primes_of_bits
 from encryptedstats.crypto.residues import ciphertext_of
 from encryptedstats.spotcheck import combining
 from encryptedstats.spotcheck.arithmetic import multiply
-from encryptedstats.spotcheck.combining import Weighing, draw_weights, weigh
+from encryptedstats.spotcheck.combining import Weighing, draw_weights
 from insecure import insecure_parameters
 
 
@@ -80,17 +80,17 @@ def test_positions_are_the_fewest_that_suffice(share: float) -> None:
 def test_budgets_fall_with_weights() -> None:
     parameters = insecure_parameters("bgv", 1 << 20, (50,) * 6)
     noise = parameters.noise.fresh(with_secret_key=True)
-    before = required_budget(parameters, noise)
-    assert required_budget(parameters, noise.times(256)) == before - 8
+    bound = parameters.noise.coefficient_bound(noise)
+    before = required_budget(parameters, bound)
+    assert required_budget(parameters, 256 * bound) == before - 8
     assert before <= parameters.noise.budget(noise)
-    few = choose_terms(parameters, noise, 24, Certainty())
-    many = choose_terms(parameters, noise, 200, Certainty())
+    few = choose_terms(parameters, bound, 24, Certainty())
+    many = choose_terms(parameters, bound, 200, Certainty())
     assert few.weight_bits <= many.weight_bits
     assert few.combinations * few.weight_bits >= 51
     assert count_positions(few.share, 41) <= 24
     for terms in (few, many):
-        weighed = noise.times(1 << terms.weight_bits)
-        assert terms.budget == required_budget(parameters, weighed)
+        assert terms.budget == required_budget(parameters, bound * 2**terms.weight_bits)
 
 
 def test_weights_are_uniform_and_never_zero() -> None:
@@ -102,14 +102,25 @@ def test_weights_are_uniform_and_never_zero() -> None:
     assert one != other
 
 
+@pytest.mark.parametrize("level", ["any", "kernel"])
 @pytest.mark.parametrize("bits", [30, 50, 59])
-def test_sums_are_weighed_exactly(bits: int) -> None:
+def test_sums_in_one_array_are_weighed_exactly(
+    bits: int, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if level == "any":
+        monkeypatch.setattr(combining, "_weigh", None)
     rng = np.random.default_rng(bits)
     primes = np.array([primes_of_bits(bits, 64, 2)[i % 2] for i in range(6)], dtype=np.uint64)
     sizes = [int(rng.integers(2, 5)) for _ in range(150)]
     sums = [primes - 1 - rng.integers(0, 3, (size, 6)).astype(np.uint64) for size in sizes]
     weights = np.full((2, 150), 1 << 16) - rng.integers(0, 2, (2, 150))
-    found = weigh(weights, sums, primes)
+    firsts = np.cumsum([0, *sizes[:-1]])
+    places = 6 * np.stack([firsts, sizes], axis=1)
+    weighing = Weighing(np.tile(primes, 4), 3)
+    weighing.add_rows(weights, np.concatenate(sums).reshape(-1), places, 1)
+    found = weighing.result().reshape(3, 4, 6)
+    assert not found[0].any()
+    found = found[1:]
     for a, part, place in product(range(2), range(4), range(6)):
         terms = [
             int(w) * int(one[part, place])
@@ -173,3 +184,25 @@ def test_the_kernel_refuses_arrays_that_do_not_fit() -> None:
     ):
         with pytest.raises(ValueError, match=r"fit together|aligned"):
             weigh_words(*given)
+
+
+def test_the_kernel_refuses_places_outside_of_an_array() -> None:
+    weigh_rows = pytest.importorskip("encryptedstats._weigh").weigh_rows
+    weights = np.ones((2, 3), dtype=np.uint64)
+    words = np.arange(20, dtype=np.uint64)
+    places = np.array([[0, 4], [16, 4], [20, 0]], dtype=np.int64)
+    low, high = (np.zeros((2, 4), dtype=np.uint64) for _ in range(2))
+    weigh_rows(weights, words, places, 0, 4, low, high)
+    assert low.tolist() == [[16, 18, 20, 22]] * 2
+    most = (1 << 63) - 1
+    wrong = [[17, 4], [-1, 4], [0, -1], [21, 0], [0, 5], [most, most], [0, most]]
+    for given in (
+        *((weights, words, np.array([[0, 4], [0, 4], one]), 0, 4, low, high) for one in wrong),
+        (weights, words, places[:2].copy(), 0, 4, low, high),
+        (weights, words, places[:0].copy(), 0, 4, low, high),
+        (weights, words.astype(np.uint32), places, 0, 4, low, high),
+        (weights, words, places.astype(np.int32), 0, 4, low, high),
+        (weights, words, places, 0, 5, low, high),
+    ):
+        with pytest.raises(ValueError, match=r"fit together|aligned"):
+            weigh_rows(*given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,6 +38,8 @@ from encryptedstats.crypto.residues import Residues
 from encryptedstats.spotcheck import Challenge, Keeper, Response, SpotCheck, respond
 from encryptedstats.spotcheck.arithmetic import add_up_rows, add_up_stepwise
 from encryptedstats.storage import container
+from encryptedstats.storage.leases import write_alone
+from encryptedstats.storage.objects import open_store
 from encryptedstats.tables.facts import MemoryBlocks
 from error_codes import error
 from insecure import insecure_parameters
@@ -88,9 +91,12 @@ def test_kernels_and_numpy_give_the_same_at_positions(question: es.Question) -> 
     _, asked = story.check._ask(story.answer, question, None)
     assert asked.source.layout.n_chunks == 2
     program = asked.sums.program
-    by_kernels, by_numpy = (way(program, asked.source) for way in (add_up_rows, add_up_stepwise))
-    for step in program.sums:
-        assert np.array_equal(by_kernels[step], by_numpy[step])
+    by_numpy, seen = add_up_stepwise(program, asked.source), 0
+    for piece in add_up_rows(program, asked.source):
+        seen += piece.words.shape[1]
+        for step in program.sums:
+            assert np.array_equal(piece.value(step), by_numpy[step][:, piece.where])
+    assert seen == len(asked.source.flat)
 
 
 def test_several_questions_are_checked_with_one_set_of_positions() -> None:
@@ -458,6 +464,52 @@ def test_a_failure_ends_everything(tmp_path: Path) -> None:
     assert story.owner.public_keys().retired is None  # which would tell the worker
 
 
+def test_one_check_is_made_after_the_other(tmp_path: Path) -> None:
+    """Lies that are told to many processes at once would each have a chance of their own."""
+    story = story_of()
+    path = stored(story, tmp_path)
+    one, other = load(path), load(path)
+    made = one._open_if_honest
+
+    def fail_elsewhere(*given: Any) -> Any:
+        assert one.keeper.folder is not None
+        store = open_store(str(one.keeper.folder))
+        with pytest.raises(es.BusyError), write_alone(store):
+            pass  # another process waits here, and so does another thread
+        assert not one.keeper._lock.acquire(blocking=False)
+        return made(*given)
+
+    one._open_if_honest = fail_elsewhere  # type: ignore[method-assign]
+    assert one.open(story.answer, QUESTION, story.response).n_rows_ == N_ROWS
+    weights = one._weights
+
+    def fail_before(*given: Any) -> Any:
+        with pytest.raises(es.VerificationError, check=CAUGHT):
+            other.keeper.fail("another question")
+        return weights(*given)
+
+    one._weights = fail_before  # type: ignore[method-assign]
+    with pytest.raises(es.VerificationError, check=CAUGHT):
+        one.open(story.answer, QUESTION, story.response)
+
+
+def test_a_failure_that_cannot_be_stored_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = story_of()
+    check = load(stored(story, tmp_path))
+    lie = with_totals_plus(story.answer, [1] * len(story.answer.ciphertexts))
+    response = respond(story.table, QUESTION, check.challenge(lie, QUESTION))
+
+    def is_full(*_: Any, **__: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(container, "write", is_full)
+    with pytest.raises(es.VerificationError, check=CAUGHT):
+        check.open(lie, QUESTION, response)
+    assert check.owner.retired is not None
+
+
 def test_rows_of_a_retired_key_are_moved(tmp_path: Path) -> None:
     story, table = story_of(), tmp_path / "table"
     story.table.save(table)
@@ -607,6 +659,27 @@ def test_weights_follow_from_what_the_owner_alone_knows() -> None:
     )
     assert one == again
     assert not set(one) & set(other)
+
+
+def test_weights_follow_from_what_totals_are_compared_with() -> None:
+    """Questions with the same sums, read otherwise, have other errors for the same packs: a worker
+    who has seen the weights of one must not know those of the other.
+    """
+    story = story_of()
+    sent, asked = story.check._ask(story.answer, QUESTION, None)
+    sums, seeds = asked.sums, story.challenge.seeds
+    assert story.check._seeds(sent.ciphertexts, asked) == seeds
+    more, scaled = (
+        tuple(replace(one, **change(one)) for one in sums.facts)
+        for change in (
+            lambda one: {"offset": one.offset + 1},
+            lambda one: {"factor": 2 * one.factor},
+        )
+    )
+    for change in ({"places": sums.places[::-1]}, {"facts": more}, {"facts": scaled}):
+        other = replace(asked, sums=replace(sums, **change))
+        assert other.sums.program.digest == sums.program.digest
+        assert not set(story.check._seeds(sent.ciphertexts, other)) & set(seeds)
 
 
 def test_positions_are_drawn_anew_each_time() -> None:

@@ -307,7 +307,7 @@ def test_wrong_packs_pass_as_often_as_weights_agree(
         predicted += bool((weights[:, groups[0]] == weights[:, groups[1]]).all())
         response = respond(story.table, QUESTION, check.challenge(lie, QUESTION))
         own = check._own_numbers(sent.ciphertexts, asked)
-        passed += check._passes(own, weights, asked, response)
+        passed += check._open_if_honest(own, weights, asked, response) is not None
     assert passed == predicted
     # 80 coins of 1/4: 20 pass on average, and none or more than 47 once in 10^9 times.
     assert 0 < passed < seeds / 4 + 6.6 * (seeds * 3 / 16) ** 0.5 + 2
@@ -332,7 +332,7 @@ def _agrees(story: Story, answer: Answer) -> bool:
     weights = story.check._weights(sent.ciphertexts, asked)
     challenge = story.check.challenge(answer, story.question)
     response = respond(story.table, story.question, challenge)
-    return story.check._passes(own, weights, asked, response)
+    return story.check._open_if_honest(own, weights, asked, response) is not None
 
 
 def _errors_at(story: Story, *numbers: int) -> list[int]:

@@ -18,6 +18,12 @@
 #define MAX_SUMS 32768 /* 2^15 products of 2^16 and 2^32 add up below 2^64 */
 #define MAX_WEIGHT 65536
 
+/* A sum: where it lies, and how many words it has. */
+typedef struct {
+    const uint64_t *words;
+    Py_ssize_t count;
+} Sum;
+
 /* A block of some sums: where it begins in each of them, and its words. */
 typedef struct {
     const uint64_t *from[TILE];
@@ -96,13 +102,13 @@ static Add add_of_machine(void) {
 }
 
 /* Add the words from start to stop of all sums, TILE of them at a time; a block that ends earlier in one sum is added for it alone. */
-static void add_all(const Py_buffer *sums, Py_ssize_t n, Combination *to, Py_ssize_t count, Py_ssize_t start, Py_ssize_t stop) {
+static void add_all(const Sum *sums, Py_ssize_t n, Combination *to, Py_ssize_t count, Py_ssize_t start, Py_ssize_t stop) {
     Add add = add_of_machine();
     for (Py_ssize_t at = start; at < stop; at += BLOCK) {
         Block block = {.count = 0, .width = stop - at < BLOCK ? stop - at : BLOCK};
         for (Py_ssize_t k = 0; k < n; k++) {
-            Py_ssize_t left = sums[k].len / 8 - at;
-            const uint64_t *from = (const uint64_t *)sums[k].buf + at;
+            Py_ssize_t left = sums[k].count - at;
+            const uint64_t *from = sums[k].words + at;
             if (left > 0 && left < block.width) {
                 Block alone = {.from = {from}, .numbers = {k}, .count = 1, .width = left};
                 add(to, count, &alone);
@@ -120,17 +126,19 @@ static void add_all(const Py_buffer *sums, Py_ssize_t n, Combination *to, Py_ssi
 }
 
 typedef struct {
-    Py_buffer weights, low, high;
-    Py_buffer *sums;
+    Py_buffer weights, low, high, words, places;
+    Py_buffer *buffers;
+    Sum *sums;
     Py_ssize_t n_sums, taken;
 } Given;
 
 static void release(Given *given) {
-    for (Py_ssize_t k = 0; k < given->taken; k++) PyBuffer_Release(&given->sums[k]);
+    for (Py_ssize_t k = 0; k < given->taken; k++) PyBuffer_Release(&given->buffers[k]);
+    PyMem_Free(given->buffers);
     PyMem_Free(given->sums);
-    if (given->weights.obj) PyBuffer_Release(&given->weights);
-    if (given->low.obj) PyBuffer_Release(&given->low);
-    if (given->high.obj) PyBuffer_Release(&given->high);
+    Py_buffer *others[] = {&given->weights, &given->low, &given->high, &given->words, &given->places};
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+        if (others[k]->obj) PyBuffer_Release(others[k]);
 }
 
 static int take(PyObject *object, Py_buffer *to, int flags) {
@@ -146,52 +154,98 @@ static int are_small(const uint64_t *weights, Py_ssize_t count) {
     return !all;
 }
 
-/* weigh(weights, sums, start, stop, low, high): add to the words from start to stop of the halves of each combination. */
-static PyObject *weigh(PyObject *self, PyObject *args) {
-    PyObject *weights, *sums, *low, *high, *result = NULL;
-    Py_ssize_t start, stop;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OO!nnOO", &weights, &PyTuple_Type, &sums, &start, &stop, &low, &high)) return NULL;
-    Given given = {0};
-    given.n_sums = PyTuple_GET_SIZE(sums);
-    given.sums = PyMem_Calloc((size_t)given.n_sums + 1, sizeof(Py_buffer));
-    if (given.sums == NULL) return PyErr_NoMemory();
-    if (take(weights, &given.weights, 0) < 0 || take(low, &given.low, PyBUF_WRITABLE) < 0 || take(high, &given.high, PyBUF_WRITABLE) < 0)
-        goto done;
-    for (; given.taken < given.n_sums; given.taken++)
-        if (PyObject_GetBuffer(PyTuple_GET_ITEM(sums, given.taken), &given.sums[given.taken], PyBUF_C_CONTIGUOUS) < 0) goto done;
-    Py_ssize_t n = given.n_sums, n_weights = given.weights.len / 8, words = 0, count = n ? n_weights / n : 0;
-    int good = n > 0 && n <= MAX_SUMS && count > 0 && n_weights == count * n && given.low.len == given.high.len;
-    good = good && given.low.len % (8 * (count ? count : 1)) == 0;
-    if (good) words = given.low.len / 8 / count;
-    good = good && 0 <= start && start <= stop && stop <= words && are_small(given.weights.buf, n_weights);
-    for (Py_ssize_t k = 0; good && k < n; k++)
-        good = given.sums[k].itemsize == 8 && (uintptr_t)given.sums[k].buf % 8 == 0 && given.sums[k].len / 8 <= words;
-    if (!good) {
-        PyErr_SetString(PyExc_ValueError, "these arrays do not fit together, or a weight is too large");
-        goto done;
-    }
+static int take_combinations(Given *given, PyObject *weights, PyObject *low, PyObject *high) {
+    if (take(weights, &given->weights, 0) < 0 || take(low, &given->low, PyBUF_WRITABLE) < 0) return -1;
+    return take(high, &given->high, PyBUF_WRITABLE);
+}
+
+static int refuse(void) {
+    PyErr_SetString(PyExc_ValueError, "these arrays do not fit together, or a weight is too large");
+    return -1;
+}
+
+/* Add to the words from start to stop of the halves of each combination. */
+static int add_given(const Given *given, Py_ssize_t start, Py_ssize_t stop) {
+    Py_ssize_t n = given->n_sums, n_weights = given->weights.len / 8, words = 0, count = n > 0 ? n_weights / n : 0;
+    int good = n > 0 && n <= MAX_SUMS && count > 0 && n_weights == count * n && given->low.len == given->high.len;
+    good = good && given->low.len % (8 * (count ? count : 1)) == 0;
+    if (good) words = given->low.len / 8 / count;
+    good = good && 0 <= start && start <= stop && stop <= words && are_small(given->weights.buf, n_weights);
+    for (Py_ssize_t k = 0; good && k < n; k++) good = given->sums[k].count <= words;
+    if (!good) return refuse();
     Combination *to = PyMem_Malloc((size_t)count * sizeof(Combination));
     if (to == NULL) {
         PyErr_NoMemory();
-        goto done;
+        return -1;
     }
-    for (Py_ssize_t a = 0; a < count; a++)
-        to[a] = (Combination){
-            (uint64_t *)given.low.buf + a * words + start, (uint64_t *)given.high.buf + a * words + start, (uint64_t *)given.weights.buf + a * n};
+    uint64_t *low = given->low.buf, *high = given->high.buf, *weights = given->weights.buf;
+    for (Py_ssize_t a = 0; a < count; a++) to[a] = (Combination){low + a * words + start, high + a * words + start, weights + a * n};
     Py_BEGIN_ALLOW_THREADS;
-    add_all(given.sums, n, to, count, start, stop);
+    add_all(given->sums, n, to, count, start, stop);
     Py_END_ALLOW_THREADS;
     PyMem_Free(to);
-    Py_INCREF(Py_None);
-    result = Py_None;
-done:
-    release(&given);
-    return result;
+    return 0;
+}
+
+static PyObject *finish(Given *given, int status) {
+    release(given);
+    if (status < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* weigh(weights, sums, start, stop, low, high): of sums that are arrays of their own. */
+static PyObject *weigh(PyObject *self, PyObject *args) {
+    PyObject *weights, *sums, *low, *high;
+    Py_ssize_t start, stop;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OO!nnOO", &weights, &PyTuple_Type, &sums, &start, &stop, &low, &high)) return NULL;
+    Given given = {.n_sums = PyTuple_GET_SIZE(sums)};
+    given.buffers = PyMem_Calloc((size_t)given.n_sums + 1, sizeof(Py_buffer));
+    given.sums = PyMem_Calloc((size_t)given.n_sums + 1, sizeof(Sum));
+    if (given.buffers == NULL || given.sums == NULL) {
+        PyErr_NoMemory();
+        return finish(&given, -1);
+    }
+    if (take_combinations(&given, weights, low, high) < 0) return finish(&given, -1);
+    for (; given.taken < given.n_sums; given.taken++) {
+        Py_buffer *to = &given.buffers[given.taken];
+        if (PyObject_GetBuffer(PyTuple_GET_ITEM(sums, given.taken), to, PyBUF_C_CONTIGUOUS) < 0) return finish(&given, -1);
+        given.sums[given.taken] = (Sum){to->buf, to->len / 8};
+        if (to->itemsize != 8 || (uintptr_t)to->buf % 8) {
+            given.taken++;
+            return finish(&given, refuse());
+        }
+    }
+    return finish(&given, add_given(&given, start, stop));
+}
+
+/* weigh_rows(weights, words, places, start, stop, low, high): of sums that lie in one array, each with its first word and its number of words. */
+static PyObject *weigh_rows(PyObject *self, PyObject *args) {
+    PyObject *weights, *words, *places, *low, *high;
+    Py_ssize_t start, stop;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOnnOO", &weights, &words, &places, &start, &stop, &low, &high)) return NULL;
+    Given given = {0};
+    if (take_combinations(&given, weights, low, high) < 0) return finish(&given, -1);
+    if (take(words, &given.words, 0) < 0 || take(places, &given.places, 0) < 0) return finish(&given, -1);
+    const int64_t *place = given.places.buf;
+    Py_ssize_t length = given.words.len / 8;
+    given.n_sums = given.places.len / 16;
+    given.sums = PyMem_Calloc((size_t)given.n_sums + 1, sizeof(Sum));
+    if (given.sums == NULL) {
+        PyErr_NoMemory();
+        return finish(&given, -1);
+    }
+    for (Py_ssize_t k = 0; k < given.n_sums; k++, place += 2) {
+        if (place[0] < 0 || place[1] < 0 || place[0] > length || place[1] > length - place[0]) return finish(&given, refuse());
+        given.sums[k] = (Sum){(const uint64_t *)given.words.buf + place[0], (Py_ssize_t)place[1]};
+    }
+    return finish(&given, add_given(&given, start, stop));
 }
 
 static PyMethodDef methods[] = {
     {"weigh", weigh, METH_VARARGS, "weigh(weights, sums, start, stop, low, high): weighted sums, in two halves."},
+    {"weigh_rows", weigh_rows, METH_VARARGS, "weigh_rows(weights, words, places, start, stop, low, high): of sums in one array."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -7,13 +7,9 @@ takes the positions and weights that follow from the parameters alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from typing import Final
 
-from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import NoiseError
 
@@ -21,8 +17,8 @@ _MOST_WEIGHT_BITS: Final = 16
 LEAST_BUDGET: Final = 2  # bits that SEAL must measure, so that it decrypts without error
 #: Of all positions, the share that is kept at most.
 MOST_KEPT: Final = 0.04
-#: Bits of the weights that a plan leaves room for: 9 combinations for 2^-51.
-PLANNED_WEIGHT_BITS: Final = 6
+#: Bits of the weights that a plan leaves room for: 4 combinations for 2^-51.
+PLANNED_WEIGHT_BITS: Final = 13
 _POSITIONS: Final = 512
 
 
@@ -64,12 +60,12 @@ class Terms:
     share: float
 
 
-def required_budget(parameters: Parameters, noise: Noise) -> int:
-    """Return the largest budget that SEAL measures of every ciphertext with this noise.
+def required_budget(parameters: Parameters, bound: float) -> int:
+    """Return the largest budget that SEAL measures of every ciphertext whose noise has coefficients
+    up to this bound.
 
     SEAL's budget is the number of bits of q, less those of the largest coefficient, less 1.
     """
-    bound = parameters.noise.coefficient_bound(noise)
     if not math.isfinite(bound):
         return 0
     return _modulus(parameters).bit_length() - 1 - int(bound).bit_length()
@@ -100,14 +96,9 @@ def default_positions(parameters: Parameters) -> int:
     return max(1, min(_POSITIONS, int(MOST_KEPT * count_residues(parameters))))
 
 
-def add_noises(noises: Iterable[Noise]) -> Noise:
-    """Bound the sum of ciphertexts, each once, however they depend on each other."""
-    return reduce(add, noises)
-
-
 def choose_terms(
     parameters: Parameters,
-    noise: Noise,
+    bound: float,
     n_positions: int,
     certainty: Certainty,
     least_weight_bits: int = 1,
@@ -116,8 +107,10 @@ def choose_terms(
 
     Parameters
     ----------
-    noise : Noise
-        A bound for the sum of all totals, each once.
+    bound : float
+        For the coefficients of the sum of all totals, each once.
+    least_weight_bits : int
+        Leave room for weights of this many bits, or the most that t allows.
 
     Raises
     ------
@@ -126,8 +119,8 @@ def choose_terms(
     """
     # Weights up to 2^w that are different modulo t, and that SEAL lifts to themselves.
     most = min(_MOST_WEIGHT_BITS, parameters.plain_modulus.bit_length() - 2)
-    for bits in range(most, least_weight_bits - 1, -1):
-        budget = required_budget(parameters, noise.times(1 << bits))
+    for bits in range(most, min(least_weight_bits, most) - 1, -1):
+        budget = required_budget(parameters, bound * (1 << bits))
         share = share_of_lies(parameters, budget)
         enough = 0 < share < 1 and count_positions(share, certainty.position_bits) <= n_positions
         if budget >= LEAST_BUDGET and enough:

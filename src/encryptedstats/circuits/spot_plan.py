@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from encryptedstats.circuits.coefficients import bound_coefficients
 from encryptedstats.circuits.cost import Cost, OperationTimes, work_seconds
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.circuits.layout import Layout
@@ -19,12 +20,10 @@ from encryptedstats.circuits.spare_bits import (
     PLANNED_WEIGHT_BITS,
     Certainty,
     Terms,
-    add_noises,
     choose_terms,
     count_residues,
     default_positions,
 )
-from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import NoiseError, ParameterError
 from encryptedstats.words import size_text, time_text
@@ -90,18 +89,18 @@ def has_spare_bits(
     circuits: Sequence[Expression], parameters: Parameters, layout: Layout, n_totals: int
 ) -> bool:
     """Return whether totals, of which these are the noisiest, leave enough spare bits."""
-    noises = [output.step.noise for output in lower_sums(circuits, parameters, layout)]
-    worst = Noise(max(noise.flat for noise in noises), max(noise.peak for noise in noises))
+    steps = [output.step for output in lower_sums(circuits, parameters, layout)]
+    worst = max(bound_coefficients(steps, parameters, layout.n_chunks).values())
     try:
-        _terms(parameters, worst.times(n_totals))
+        _terms(parameters, worst * n_totals)
     except NoiseError:
         return False
     return True
 
 
-def _terms(parameters: Parameters, noise: Noise) -> Terms:
+def _terms(parameters: Parameters, bound: float) -> Terms:
     kept = default_positions(parameters)
-    return choose_terms(parameters, noise, kept, Certainty(), PLANNED_WEIGHT_BITS)
+    return choose_terms(parameters, bound, kept, Certainty(), PLANNED_WEIGHT_BITS)
 
 
 def check_local(
@@ -134,7 +133,8 @@ def price_spot_checks(
     kept, down, owner, worker, most = default_positions(parameters), 0, 0.0, 0.0, 0
     for circuits, cost in fits:
         steps = [output.step for output in lower_sums(circuits, parameters, layout)]
-        terms = _terms(parameters, add_noises(step.noise for step in steps))
+        bounds = bound_coefficients(steps, parameters, layout.n_chunks)
+        terms = _terms(parameters, sum(bounds[step] for step in steps))
         size, count = max(step.size for step in steps), terms.combinations
         over_rows = times.rows_ratio * work_seconds(cost.rows, times, parameters)
         words = sum(step.size for step in dict.fromkeys(steps)) * count_residues(parameters)

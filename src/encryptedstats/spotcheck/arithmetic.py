@@ -7,7 +7,8 @@ where they can, with positions in place of coefficients.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
@@ -103,33 +104,71 @@ class PositionSource(Source):
         return [self.residues(name, chunk)[:, None, first + start : first + stop] for name in names]
 
 
-def evaluate_sums(program: Program, source: PositionSource) -> dict[Step, Values]:
-    """Return the residues of the outputs of a program, all of them sums over all chunks, at the
-    positions of a source.
+@dataclass(frozen=True)
+class Piece:
+    """The residues of totals at some of the positions.
+
+    Attributes
+    ----------
+    where : slice
+        Of the positions.
+    words : array (polynomials, positions)
+        The polynomials of all totals.
+    rows : dict
+        The first polynomial of each total, and its number of polynomials.
     """
-    found = add_up_rows(program, source)
+
+    where: slice
+    words: Values
+    rows: dict[Step, tuple[int, int]]
+
+    @classmethod
+    def of_values(cls, where: slice, values: dict[Step, Values]) -> Piece:
+        sizes = [len(value) for value in values.values()]
+        firsts = np.cumsum([0, *sizes[:-1]]).tolist()
+        rows = dict(zip(values, zip(firsts, sizes, strict=True), strict=True))
+        return cls(where, np.concatenate(list(values.values())), rows)
+
+    def value(self, step: Step) -> Values:
+        """Return the residues of a total, (polynomials, positions)."""
+        first, size = self.rows[step]
+        return self.words[first : first + size]
+
+
+def evaluate_sums(program: Program, source: PositionSource) -> Iterator[Piece]:
+    """Yield the residues of all totals of a program, which are sums over all chunks or made of
+    such, at the positions of a source.
+
+    They come prime by prime, in memory that the next piece overwrites: what is done with so many
+    words takes less time while they are in a cache.
+    """
     primes, t = source.primes, source.parameters.plain_modulus
-    for one in program.steps:
-        if one.is_total and one.op != SUM:
-            found[one] = _apply(one, [found[arg] for arg in one.args], primes, t)
-    return found
+    others = [one for one in program.steps if one.is_total and one.op != SUM]
+    for piece in add_up_rows(program, source):
+        if not others:
+            yield piece
+            continue
+        found = {one: piece.value(one) for one in piece.rows}
+        for one in others:
+            found[one] = _apply(one, [found[arg] for arg in one.args], primes[piece.where], t)
+        yield Piece.of_values(piece.where, found)
 
 
-def add_up_rows(program: Program, source: PositionSource) -> dict[Step, Values]:
-    """Return the sums over rows, by kernels where they can."""
+def add_up_rows(program: Program, source: PositionSource) -> Iterator[Piece]:
+    """Yield the sums over rows, by kernels where they can."""
     if program_obstacle(program) is not None:
-        return add_up_stepwise(program, source)
+        everywhere = slice(0, len(source.flat))
+        yield Piece.of_values(everywhere, add_up_stepwise(program, source))
+        return
     evaluator = SumsEvaluator(Loads(source, 0, {}, 0), 1, default_limit())
     evaluator.prepare(program.sums, again=True)
-    tape, bounds = evaluator.tape(program.sums), enumerate(pairwise(source.starts))
-    slices = [Slice(prime, 0, stop - start) for prime, (start, stop) in bounds if start < stop]
-    parts = [found[:, 0].copy() for found in evaluator.passes(tape, slices)]
-    joined = np.concatenate(parts, axis=1)
-    ends = np.cumsum(tape.sizes).tolist()
-    return {
-        total: joined[end - size : end]
-        for total, size, end in zip(tape.totals, tape.sizes, ends, strict=True)
-    }
+    tape = evaluator.tape(program.sums)
+    spans = [(p, slice(a, b)) for p, (a, b) in enumerate(pairwise(source.starts)) if a < b]
+    slices = [Slice(prime, 0, some.stop - some.start) for prime, some in spans]
+    firsts = np.cumsum([0, *tape.sizes[:-1]]).tolist()
+    rows = dict(zip(tape.totals, zip(firsts, tape.sizes, strict=True), strict=True))
+    for (_, where), found in zip(spans, evaluator.passes(tape, slices), strict=True):
+        yield Piece(where, found[:, 0], rows)
 
 
 def add_up_stepwise(program: Program, source: PositionSource) -> dict[Step, Values]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from encryptedstats.circuits.devices import AUTO, Run
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.circuits.passes.digits import Stored
 from encryptedstats.circuits.program import PACKED
-from encryptedstats.circuits.results import EncryptedNumbers, decrypt_totals
+from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, decrypt_totals
 from encryptedstats.circuits.spare_bits import Certainty, Terms, choose_terms
 from encryptedstats.crypto.dispatch import openable
 from encryptedstats.crypto.keys import Owner
@@ -40,6 +40,7 @@ from encryptedstats.spotcheck.combining import (
 from encryptedstats.spotcheck.kept import Keeper, KeptRows
 from encryptedstats.spotcheck.messages import Challenge, Response, has_shape
 from encryptedstats.tables.answers.answer import Answer
+from encryptedstats.tables.answers.schema_check import present_totals
 from encryptedstats.tables.encrypted_table import EncryptedTable
 from encryptedstats.tables.questions.question import (
     ImpossibleTotalsError,
@@ -120,17 +121,24 @@ class SpotCheck:
                 code="malformed-response",
             )
         own = self._own_numbers(sent.ciphertexts, asked)
-        if not self._passes(own, self._weights(sent.ciphertexts, asked), asked, response):
-            self.keeper.fail(asked.question.describe())
-        try:
-            return self.owner.open(self._own_answer(asked, own, schema), schema)
-        except ImpossibleTotalsError:
-            self.keeper.fail(asked.question.describe())
+        weights = self._weights(sent.ciphertexts, asked)
+        # One check after the other, in all processes: what another one has found counts here.
+        with self.keeper.alone():
+            self.keeper.check_usable()
+            self.owner.check_in_use()
+            opened = self._open_if_honest(own, weights, asked, response)
+            if opened is None:
+                self.keeper.fail(asked.question.describe())
+            try:
+                answer = self._own_answer(asked, own, schema)
+                return present_totals(answer, opened, self.owner.decryptor, schema)
+            except ImpossibleTotalsError:
+                self.keeper.fail(asked.question.describe())
 
-    def _passes(
+    def _open_if_honest(
         self, own: EncryptedNumbers, weights: Weights, asked: _Asked, response: Response
-    ) -> bool:
-        """Return whether all checks hold. All are made, whichever fails."""
+    ) -> list[int] | None:
+        """Return the decrypted totals if all checks hold. All are made, whichever fails."""
         engine, decryptor = self.owner.public_keys().engine, self.owner.decryptor
         parameters, positions = self.owner.parameters, self.keeper.positions
         t = parameters.plain_modulus
@@ -138,7 +146,7 @@ class SpotCheck:
             opened = decrypt_totals(own, decryptor)
             ciphertexts = [ciphertext_of(engine, one) for one in response.sums]
         except (ArgumentError, FileFormatError):
-            return False
+            return None
         recomputed = combine_at_positions(asked.totals, asked.sums, weights, asked.source)
         claimed = _combine_totals(opened, weights, asked.sums, t)
         found = list[bool]()
@@ -149,7 +157,7 @@ class SpotCheck:
             sums = plain[list(asked.sums.powers)].astype(object) * parameters.slots % t
             agrees = claimed is not None and bool((sums == claimed[number]).all())
             found.append(has_room and is_same and agrees)
-        return all(found)
+        return opened if all(found) else None
 
     # -- what is compiled here ---------------------------------------------------------------------
 
@@ -181,7 +189,7 @@ class SpotCheck:
         totals, stored = facts.circuit(asked, source.layout)
         sums = compile_sums(totals, source)
         terms = choose_terms(
-            facts.parameters, sums.noise, len(self.keeper.positions), self.certainty
+            facts.parameters, sums.bound, len(self.keeper.positions), self.certainty
         )
         found = _Asked(asked, stored, kept, source, totals, sums, terms)
         self._check_packs(sent.ciphertexts, found)
@@ -208,7 +216,7 @@ class SpotCheck:
         has committed to.
         """
         own = [
-            replace(said, low=known.low, high=known.high)
+            NumberFacts(known.low, known.high, said.offset, said.factor, said.stored)
             for said, known in zip(sent.facts, asked.sums.facts, strict=True)
         ]
         return EncryptedNumbers(
@@ -244,7 +252,7 @@ class SpotCheck:
             digest.update(np.ascontiguousarray(part.residues, dtype="<u8").tobytes())
         # All that a number is read by.
         read_by = [(one.offset, one.factor) for one in packed.facts], packed.places, packed.width
-        said = [asked.sums.program.digest, *asked.kept.ids, digest.hexdigest(), repr(read_by)]
+        said = [asked.sums.digest, *asked.kept.ids, digest.hexdigest(), repr(read_by)]
         return tuple(
             hmac.new(
                 self.keeper.secret, "\n".join([*said, str(number)]).encode(), hashlib.sha256

@@ -8,16 +8,17 @@ the packs of the answer were computed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial, reduce
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.circuits.coefficients import bound_coefficients
 from encryptedstats.circuits.compiled import Compiled
 from encryptedstats.circuits.devices import Run, Task, device_for
 from encryptedstats.circuits.evaluate import compile_for
@@ -28,8 +29,6 @@ from encryptedstats.circuits.proof import NoiseReport
 from encryptedstats.circuits.residue_local import find_residue_obstacle, find_sum
 from encryptedstats.circuits.results import NumberFacts
 from encryptedstats.circuits.sources import Source
-from encryptedstats.circuits.spare_bits import add_noises
-from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.packing import interleaving_power
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import VerificationError
@@ -84,12 +83,26 @@ class QuestionSums:
         return tuple(dict.fromkeys(self.groups))
 
     @cached_property
-    def noise(self) -> Noise:
-        """A bound for the sum of all groups, each with the weight 1.
+    def digest(self) -> str:
+        """A hash of the sums and of how totals are compared with them.
+
+        With packs it determines by how much each sum is wrong. Weights follow from it: the same
+        packs may be sent for another question with the same sums.
+        """
+        compared = [(one.offset, one.factor) for one in self.facts], self.places
+        said = f"{self.program.digest} {compared!r}"
+        return hashlib.sha256(said.encode()).hexdigest()
+
+    @cached_property
+    def bound(self) -> float:
+        """A bound for the coefficients of the noise of the sum of all groups, each with the
+        weight 1.
 
         Terms are not allowed to cancel: other weights would not let them.
         """
-        return add_noises(step.noise for step in self.groups)
+        program = self.program
+        bounds = bound_coefficients(self.groups, program.parameters, program.layout.n_chunks)
+        return sum(bounds[step] for step in self.groups)
 
     @cached_property
     def size(self) -> int:
@@ -189,19 +202,36 @@ class Weighing:
 
     def add(self, weights: Weights, values: Sequence[Values]) -> None:
         """Add values, each flat, with their weights, (combinations, values)."""
-        for start in range(0, len(values), _AT_ONCE):
-            some = slice(start, start + _AT_ONCE)
-            if self._count + len(values[some]) > _AT_ONCE:
-                self._reduce()
-            self._count += len(values[some])
+        for some in self._count_values(len(values)):
             chosen = np.ascontiguousarray(weights[:, some], dtype=np.uint64)
             self._add(chosen, tuple(map(_align, values[some])))
 
+    def add_rows(self, weights: Weights, words: Values, places: NDArray[np.int64], at: int) -> None:
+        """Add values that lie in one array, each with its first word and its number of words, to
+        as many combinations as there are weights, from combination ``at`` on.
+        """
+        into = slice(at, at + len(weights))
+        for some in self._count_values(len(places)):
+            chosen = np.ascontiguousarray(weights[:, some], dtype=np.uint64)
+            low, high = self._low[into], self._high[into]
+            if _weigh is None:
+                values = [words[first : first + length] for first, length in places[some].tolist()]
+                _add_words(chosen, values, low, high)
+            else:
+                _weigh.weigh_rows(chosen, words, places[some], 0, len(self._moduli), low, high)
+
+    def _count_values(self, count: int) -> Iterator[slice]:
+        """Yield values in groups that do not wrap around, after making room for each."""
+        for start in range(0, count, _AT_ONCE):
+            some = slice(start, min(count, start + _AT_ONCE))
+            if self._count + some.stop - start > _AT_ONCE:
+                self._reduce()
+            self._count += some.stop - start
+            yield some
+
     def _add(self, weights: Values, values: tuple[Values, ...]) -> None:
         if _weigh is None:
-            for row, one in zip(weights.T, values, strict=True):
-                self._low[:, : len(one)] += row[:, None] * (one & _LOW_HALF)
-                self._high[:, : len(one)] += row[:, None] * (one >> _HALF)
+            _add_words(weights, values, self._low, self._high)
             return
         length, threads = len(self._moduli), self._threads
         if threads == 1:
@@ -232,23 +262,17 @@ class Weighing:
         return self._found
 
 
+def _add_words(weights: Values, values: Sequence[Values], low: Values, high: Values) -> None:
+    for row, one in zip(weights.T, values, strict=True):
+        low[:, : len(one)] += row[:, None] * (one & _LOW_HALF)
+        high[:, : len(one)] += row[:, None] * (one >> _HALF)
+
+
 def _align(words: Values) -> Values:
     flags = words.flags  # asking them takes less time than np.require
     if flags.c_contiguous and flags.aligned:
         return words
     return np.require(words, np.uint64, ("C", "A"))
-
-
-def weigh(weights: Weights, sums: Sequence[Values], primes: Values) -> Values:
-    """Return the weighted sums of values modulo their primes, (combinations, polynomials, ...).
-
-    Each value has the shape (polynomials, ...), and ``primes`` that of one polynomial.
-    """
-    size, shape = max(map(len, sums)), sums[0].shape[1:]
-    moduli = np.broadcast_to(primes, (size, *shape)).reshape(-1)
-    weighing = Weighing(moduli, len(weights))
-    weighing.add(weights, [one.reshape(-1) for one in sums])
-    return weighing.result().reshape(len(weights), size, *shape)
 
 
 def combine_at_positions(
@@ -260,18 +284,29 @@ def combine_at_positions(
     """
     alone, count = compile_sums(totals, source, interleaved=False), sums.n_interleaved
     steps = {place: alone.groups[own] for place, own in zip(sums.places, alone.places, strict=True)}
-    values, primes = evaluate_sums(alone.program, source), source.primes
-    found: Values = np.zeros((len(weights), sums.size, len(primes)), dtype=np.uint64)
-    for number, power in enumerate(sums.powers):
-        some = [place for place in steps if place % count == number]
-        if some:
-            chosen = weights[:, [place // count for place in some]]
-            part = weigh(chosen, [values[steps[place]] for place in some], primes)
-            if power:
-                part = multiply(part, source.powers_of_x(power, 2 * count), primes)
-            into = found[:, : part.shape[1]]
-            into[:] = add(into, part, primes)
+    # The totals that the same power of X moves, and what it is at the positions.
+    alike = [[place for place in steps if place % count == number] for number in range(count)]
+    moved = np.array([source.powers_of_x(power, 2 * count) for power in sums.powers])
+    chosen = [weights[:, [place // count for place in some]] for some in alike]
+    primes, each, known = source.primes, len(weights), None
+    found: Values = np.zeros((each, sums.size, len(primes)), dtype=np.uint64)
+    for piece in evaluate_sums(alone.program, source):
+        own, words = primes[piece.where], piece.words.reshape(-1)
+        if piece.rows is not known:
+            known = piece.rows
+            rows = [_as_places([known[steps[place]] for place in some]) for some in alike]
+        moduli = np.broadcast_to(own, (sums.size, len(own))).reshape(-1)
+        weighing = Weighing(moduli, count * each)
+        for number in range(count):
+            weighing.add_rows(chosen[number], words, rows[number] * len(own), number * each)
+        parts = weighing.result().reshape(count, each, sums.size, len(own))
+        parts = multiply(parts, moved[:, None, None, piece.where], own)
+        found[:, :, piece.where] = reduce(partial(add, primes=own), parts)
     return found
+
+
+def _as_places(rows: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
+    return np.array(rows, dtype=np.int64).reshape(-1, 2)
 
 
 def compute_combinations(

@@ -13,8 +13,9 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -46,7 +47,7 @@ _FOLDER: Final = ".spot"  # behind the name of the key file
 _STATE, _FAILED, _ROWS = "positions", "failed", "rows-"
 _KEY_BYTES: Final = 32
 _SECRET: Final = "secret"
-_WAIT: Final = 10.0  # seconds for another process of the owner
+_WAIT: Final = 60.0  # seconds for another process of the owner
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,7 @@ class Keeper:
         self.groups: list[KeptRows] = []
         self.commitments, self.failed = 0, ""
         self.folder: Path | None = None
+        self._lock = threading.Lock()
 
     @classmethod
     def draw(cls, owner: Owner, count: int | None = None) -> Keeper:
@@ -250,7 +252,7 @@ class Keeper:
 
     def commit(self) -> None:
         """Count that weights are sent. It is stored first, so that no crash makes it too small."""
-        with self._alone():
+        with self.alone():
             if self.folder is not None:
                 self.commitments = max(self.commitments, self._stored_commitments(self.folder))
             if self.commitments >= MOST_COMMITMENTS:
@@ -265,11 +267,12 @@ class Keeper:
     def fail(self, question: str) -> NoReturn:
         """Retire the key, and raise the error of a failed check."""
         self.failed = question
+        self.owner._retire_here(f"the spot check of {question} failed")
         if self.folder is not None:
             said = json.dumps({"question": question}).encode()
             file = Container(FAILED_KIND, "", self.owner.key_id, {}, {"question": said})
-            container.write(file, self.folder / _FAILED, mode=PRIVATE, overwrite=True)
-        self.owner._retire_here(f"the spot check of {question} failed")
+            with suppress(OSError):  # the key may lie where nothing can be written
+                container.write(file, self.folder / _FAILED, mode=PRIVATE, overwrite=True)
         raise VerificationError(*describe_failure(question), code="spot-check-failed")
 
     # -- files -------------------------------------------------------------------------------------
@@ -293,11 +296,14 @@ class Keeper:
     def _is_own(self, folder: Path) -> bool:
         return container.read(folder / _STATE, kind=POSITIONS_KIND).key_id == self.owner.key_id
 
-    def _alone(self) -> AbstractContextManager[Any]:
-        """Keep other processes of the owner from writing."""
-        if self.folder is None:
-            return nullcontext()
-        return write_alone(open_store(os.fspath(self.folder)), wait=_WAIT)
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other threads and processes of the owner from counting and checking."""
+        with ExitStack() as held:
+            held.enter_context(self._lock)
+            if self.folder is not None:
+                held.enter_context(write_alone(open_store(os.fspath(self.folder)), wait=_WAIT))
+            yield
 
     def _write_state(self) -> None:
         if self.folder is None:

@@ -89,7 +89,8 @@ def open_checked(
         The table at the worker: what ``es.connect(...).upload(...)`` returned, or an
         :class:`EncryptedTable`, which is computed on here.
     question : Question, optional
-        What was asked; by default what the answer says of itself.
+        What was asked; by default what the answer says of itself. ``es.connect`` compares that
+        with what it asked, but a file may answer anything: name the question.
     **options
         ``device``, ``workers``, ``memory_limit``: of the worker, where it takes them.
 

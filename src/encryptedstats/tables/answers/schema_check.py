@@ -7,9 +7,11 @@ which only the owner can compare.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from encryptedstats.circuits.passes.digits import join_parts
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.errors import ArgumentTypeError, Cure, SchemaError
@@ -28,6 +30,18 @@ _CURE: Final = Cure(
 def _open_answer(answer: Answer, decryptor: Decryptor, *, schema: Any = None) -> Any:
     """Decrypt an answer, and return what the question makes of it."""
     opened = decrypt_answer(answer, decryptor, schema)
+    return opened.question._present(opened)
+
+
+def present_totals(
+    answer: Answer, values: Sequence[int], decryptor: Decryptor, schema: Any = None
+) -> Any:
+    """Return what the question makes of totals that are decrypted already, in the order of the
+    answer's ciphertexts.
+    """
+    known = opening_schema(schema, answer, decryptor)
+    totals = join_parts(values, [one.stored for one in answer.ciphertexts.facts])
+    opened = replace(answer, totals=tuple(totals), schema=known)
     return opened.question._present(opened)
 
 
