@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attack_tools import forget_messages
 from study_samples import FRAMES, World, frame, world
 
 import encryptedstats as es
@@ -311,7 +312,7 @@ def test_a_number_is_shown_for_one_set_of_rows(tmp_path: Path) -> None:
     seen.write_bytes(kept)  # north was killed before it could remember what it has said
     for path in sorted(Path(made.url, "messages").glob("*.json"))[before:]:
         path.unlink()
-    made.identity("west").with_name("west.id.seen").unlink()
+    forget_messages(made, "west")
     made.as_("west").add(frame(5))
     with pytest.raises(es.StudyError, check=error("coin-already-shown")):
         made.as_("north").share()
