@@ -229,6 +229,50 @@ def test_small_cells_of_products_are_found() -> None:
     assert cells.smallest_cell(totals, table, {}) is None
 
 
+def outcome_of_the_one_with_another_number(folder: Path) -> float:
+    """One person of the hospital has another number than all others: sums by class tell whose."""
+    made = linked(folder, LINKAGES["intersection"], questions={"means": es.Anova("bmi", "ill")})
+    made.as_("registry").keygen(made.key)
+    victim = JOINED.index[7]
+    rare = EVERYBODY.assign(bmi=np.where(EVERYBODY.index == victim, 6, 5))
+    made.rows = {
+        HOSPITAL: rare.iloc[:330][[*KEYS, *COLUMNS[HOSPITAL]]],
+        REGISTRY: ROWS[REGISTRY],
+    }
+    groups = made.run()["means"].tables["groups"]
+    return float(((groups["mean"] - 5) * groups["n"])[JOINED["ill"].loc[victim]])
+
+
+def test_numbers_that_differ_in_few_rows_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
+    with pytest.raises(es.DisclosureError, check=error("small-cell", 1, AGENT.min_count)):
+        outcome_of_the_one_with_another_number(tmp_path / "rule")
+    monkeypatch.setattr(cells, "_count_unlike", lambda weight, n_rows: 0)
+    found = outcome_of_the_one_with_another_number(tmp_path / "without")
+    assert found == pytest.approx(1.0)
+
+
+def test_limit_two_columns_that_differ_in_one_row_tell_of_it(tmp_path: Path) -> None:
+    """All cells have many people, and the difference of two has one."""
+    frame = EVERYBODY.assign(stage=np.where(EVERYBODY["sex"] == "f", "one", "two"))
+    victim = JOINED.index[7]
+    frame.loc[victim, "stage"] = {"f": "two", "m": "one"}[frame["sex"].loc[victim]]
+    columns = {HOSPITAL: ["age", "sex", "bmi", "stage"], REGISTRY: ["ill"]}
+    how = es.Linkage(columns, KINDS, reveals="members")
+    asked = {name: Counts((j, -1)) for name, j in {"sex": 1, "stage": 3}.items()}
+    made = linked(tmp_path, how, questions=asked)
+    made.as_("registry").keygen(made.key)
+    made.rows = {
+        HOSPITAL: frame.iloc[:330][[*KEYS, *columns[HOSPITAL]]],
+        REGISTRY: frame.iloc[90:][[*KEYS, "ill"]],
+    }
+    found = made.run()
+    levels = {"f": "one", "m": "two"}
+    sex = frame["sex"].loc[victim]
+    one, other = found["sex"].loc[sex], found["stage"].loc[levels[sex]]
+    assert (one - other)[frame["ill"].loc[victim]] == 1
+    assert (one - other).abs().sum() == 1
+
+
 def test_site_that_counts_one_person_learns_of_it(tmp_path: Path, monkeypatch: Any) -> None:
     """Limit: the hospital's own program is changed, and the receiver tells it the answer."""
     made = linked(tmp_path, questions={"ages": Counts((3, -1))})
