@@ -290,6 +290,84 @@ def test_site_that_counts_one_person_learns_of_it(tmp_path: Path, monkeypatch: A
     assert any("single person" in risk for risk in made.created.document.open_risks)
 
 
+def until_slots(folder: Path, how: es.Linkage) -> tuple[LinkedWorld, dict[str, list[bytes]]]:
+    """All sites have sent their people; and what the agent reads."""
+    made = linked_world(folder, how, questions={"ages": Counts((1, -1))})
+    while ("office", "link") not in made.steps():
+        made.take(*made.steps()[0])
+    office = made.as_("office")
+    links = linking.links_of(office.state())
+    return made, {site: linking._read_tokens(office, links, site) for site in ROWS}
+
+
+def assign(made: LinkedWorld, slots: dict[str, Any], n_slots: int, n_linked: int) -> None:
+    """As the agent, give each site the slots of one's own choice, and have all go on."""
+    office, objects = made.as_("office"), {}
+    parties = office.state().parties
+    for site, own in slots.items():
+        bound = linking._bind(office, linking.SLOTS, site)
+        data = np.array(own, dtype="<i8").tobytes()
+        objects[site] = office.transcript.store_object(seal_for(parties[site].sealing, data, bound))
+    said = {"slots": n_slots, "linked": n_linked, "objects": objects}
+    office.post(linking.SLOTS, said)
+
+
+def person_of(made: LinkedWorld, token: bytes) -> pd.Series[Any]:
+    """The person of a token, which nobody but sites can say."""
+    people = find_people(EVERYBODY, KEYS, KINDS)
+    tokens = [one.tobytes() for one in people.tokens(linking._site_key(made.as_(HOSPITAL)))]
+    return EVERYBODY.iloc[tokens.index(token)]
+
+
+def sex_and_outcome_of_one(folder: Path, how: es.Linkage, slots: str) -> bool:
+    """As the agent, leave people of the hospital out of the slots, but for one who is shared, and
+    see what is counted beside those whose values are known.
+    """
+    made, people = until_slots(folder, how)
+    shared = sorted(set(people[HOSPITAL]) & set(people[REGISTRY]))
+    slot_of, victim = {token: slot for slot, token in enumerate(shared)}, shared[7]
+    given = {site: [slot_of.get(one, -1) for one in own] for site, own in people.items()}
+    if slots == "few":
+        given[HOSPITAL] = [7 if one == victim else -1 for one in people[HOSPITAL]]
+    else:  # all others are in one slot, and those before the last are overwritten
+        given[HOSPITAL] = [7 if one == victim else 8 for one in people[HOSPITAL]]
+    assign(made, given, len(shared), len(shared))
+    made.as_("registry").keygen(made.key)
+    counts = made.run()["ages"]
+    filler = SCHEMA.variables[1].levels[0]
+    found, person = counts.drop(index=filler), person_of(made, victim)
+    few = found.to_numpy().sum() <= 2
+    return bool(few and (person["sex"] == filler or found.loc[person["sex"], person["ill"]] > 0))
+
+
+@pytest.mark.parametrize("slots", ["few", "the same"])
+def test_each_linked_person_has_a_slot(tmp_path: Path, monkeypatch: Any, slots: str) -> None:
+    how = LINKAGES["agent, members"]
+    with pytest.raises(es.FileFormatError, check=error("malformed-slots")):
+        sex_and_outcome_of_one(tmp_path / "rule", how, slots)
+    monkeypatch.setattr(linking, "_check_slots", lambda study, links, slots: None)
+    assert sex_and_outcome_of_one(tmp_path / "without", how, slots)
+
+
+def test_limit_the_agent_lets_sites_share_one_person(tmp_path: Path) -> None:
+    """Each site has all of its people in slots, and cannot see which slots the other has."""
+    made, people = until_slots(tmp_path, AGENT)
+    victim = min(set(people[HOSPITAL]) & set(people[REGISTRY]))
+    slots, start = {}, 1
+    for site, own in people.items():
+        others = iter(range(start, start + len(own)))
+        slots[site] = [0 if one == victim else next(others) for one in own]
+        start += len(own)
+    assign(made, slots, start - 1, 240)
+    made.as_("registry").keygen(made.key)
+    counts, person = made.run()["ages"], person_of(made, victim)
+    assert counts.to_numpy().sum() == 1
+    assert counts.loc[person["sex"], person["ill"]] == 1
+    assert any(
+        "office" in risk and "one person" in risk for risk in made.created.document.open_risks
+    )
+
+
 # -- messages --------------------------------------------------------------------------------------
 
 

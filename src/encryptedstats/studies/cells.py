@@ -117,10 +117,10 @@ CELLS.rule(TOTAL)(lambda node, args, read: args[0])
 @CELLS.rule(COLUMN)
 def _column_part(node: Expression, args: list[_KnownPart], read: Read) -> _KnownPart:
     values = read(node.data)
-    return _KnownPart(None, True, 1) if values is None else _known(values)
+    return _KnownPart(None, True, 1) if values is None else _part_of(values)
 
 
-def _known(values: Any) -> _KnownPart:
+def _part_of(values: Any) -> _KnownPart:
     return _KnownPart(values, values != 0, values)
 
 
@@ -141,7 +141,7 @@ def _sum_part(node: Expression, args: list[_KnownPart], read: Read) -> _KnownPar
     coefficients, constant = node.data
     if all(one.values is not None for one in args):
         values = constant + sum(c * one.values for c, one in zip(coefficients, args, strict=True))
-        return _known(values)
+        return _part_of(values)
     support: Any = constant != 0
     for one in args:
         support = support | one.support
