@@ -8,11 +8,13 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from round_samples import in_rounds
 
 import encryptedstats as es
 from encryptedstats.procedures.pooled import family_regression, risk_sets
@@ -265,6 +267,35 @@ def test_rows_without_the_event_are_counted(monkeypatch: Patch) -> None:
     assert age_of_the_survivor() == pytest.approx(FRAME["age"][PERSON], abs=1e-3)
 
 
+def age_between_two_steps() -> float:
+    """One row leaves in week 2, which is the second step of one model, and of the first of the
+    other, where ward c needs it.
+    """
+    frame = cohort()
+    frame["week"] = frame["week"].mask((frame["week"] == 2) & (frame.index != PERSON), 1)
+    in_c = frame.index[(frame["week"] == 1) & (frame["ward"] == "c")]
+    frame.loc[in_c[9:], "ward"] = "a"
+    one, other = (
+        sums_at_steps(asked, frame, most=3)["at risk"][1][1] for asked in TWO_COX.values()
+    )
+    return float(one - other)
+
+
+TWO_COX = {
+    "crude": es.PooledCox("week ~ age", ties="breslow"),
+    "adjusted": es.PooledCox("week ~ age + ward", ties="breslow"),
+}
+
+
+def test_a_study_has_one_cox_regression(tmp_path: Path, monkeypatch: Patch) -> None:
+    schema = schema_of(followed(), target="died").with_kind("week", "ordinal", levels=range(1, 5))
+    with pytest.raises(es.ParameterError, check=error("repeated-procedure")):
+        in_rounds(tmp_path / "rule", TWO_COX, schema=schema, n_rows=N)
+    monkeypatch.setattr(es.PooledCox, "fits", PooledRegression.fits)
+    in_rounds(tmp_path / "without", TWO_COX, schema=schema, n_rows=N)
+    assert age_between_two_steps() == pytest.approx(FRAME["age"][PERSON], abs=1e-3)
+
+
 # -- products of two columns ----------------------------------------------------------------------
 
 
@@ -387,6 +418,17 @@ def test_limit_a_bin_of_a_node_tells_the_outcome_of_its_only_row() -> None:
     assert share - gradients[3] / 2**40 == pytest.approx(1.0)
 
 
+def test_limit_two_models_differ_by_the_rows_of_which_one_factor_says_otherwise() -> None:
+    frame = FRAME.assign(again=FRAME["ward"])
+    frame.loc[PERSON, ["ward", "again"]] = ["c", "b"]
+    schema = schema_of(frame)
+    one, other = (
+        products_at_the_start(f"visits ~ {factor}", frame, schema).iloc[2, 2]
+        for factor in ("ward", "again")
+    )
+    assert one - other - 0.1 == pytest.approx(FRAME["visits"][PERSON], abs=1e-6)
+
+
 # -- rows that move between clusters ---------------------------------------------------------------
 
 
@@ -415,3 +457,41 @@ def test_the_smallest_cut_is_that_of_all_groups_of_clusters() -> None:
                 for s in combinations(range(n), size)
             ]
             assert smallest_cut(flows, n) == min([one for one in cuts if one], default=0)
+
+
+def clusterings(variables: list[str]) -> dict[str, es.PooledKMeans]:
+    return {
+        f"{variables[-1]} {seed}": es.PooledKMeans(2, variables, seed=seed, max_iterations=1)
+        for seed in range(25)
+    }
+
+
+def pay_between_two_clusterings() -> set[int]:
+    """Of two starts, what sums over their first clusters tell of one person."""
+    rng = np.random.default_rng(11)
+    frame = pd.DataFrame({"pay": rng.choice(1 << 20, 1000, replace=False), "same": 1})
+    schema = schema_of(frame).with_kind("same", "number", digits=0)
+    found: dict[int, int] = {}
+    told: set[int] = set()
+    for asked in [*clusterings(["pay"]).values(), *clusterings(["pay", "same"]).values()]:
+        try:
+            sums, _ = open_rounds(asked, frame, schema)
+        except es.EncryptedStatsError:  # a start with few rows
+            continue
+        totals = sums[3][:: len(asked.variables or ())]
+        size, total = max(zip(sums[2][:2], totals[:2], strict=True))
+        told |= {abs(total - found[near]) for near in (size - 1, size + 1) if near in found}
+        found[size] = total
+    return told & set(frame["pay"])
+
+
+@pytest.mark.filterwarnings("ignore::encryptedstats.SchemaWarning")
+def test_a_study_has_one_clustering(tmp_path: Path, monkeypatch: Patch) -> None:
+    """The document says where two start, and nothing counts the rows between them."""
+    schema = schema_of(FRAME)
+    two = {"one": es.PooledKMeans(2, ["pay"]), "other": es.PooledKMeans(2, ["pay", "visits"])}
+    with pytest.raises(es.ParameterError, check=error("repeated-procedure")):
+        in_rounds(tmp_path / "rule", two, schema=schema, n_rows=N)
+    monkeypatch.setattr(es.PooledKMeans, "fits", lambda self, schema: self._positions(schema))
+    in_rounds(tmp_path / "without", two, schema=schema, n_rows=N)
+    assert pay_between_two_clusterings()

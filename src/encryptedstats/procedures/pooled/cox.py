@@ -121,8 +121,10 @@ class PooledCox(PooledRegression):
         return found.from_parameters({**found.parameters(), "event_level": level})
 
     def fits(self, schema: PublicSchema) -> Any:
-        """Return the time, the event and the columns of the formula."""
-        return [*super().fits(schema), self.event, self._event_level(schema)]
+        """Return None: a study has one of them. Times are merged otherwise with other covariates,
+        and risk sets would differ by few rows.
+        """
+        return None
 
     # -- rounds ------------------------------------------------------------------------------------
 
