@@ -235,9 +235,39 @@ def age_of_the_one_of_ward_c(ties: str) -> float:
     return float((np.log(weight) - start - of_c) / of_age)
 
 
+def age_of_the_woman_in_ward_c() -> float:
+    """Of two steps, products of columns follow from the last round, which opens two weighted sums
+    of them: one woman of ward c leaves in the first.
+    """
+    frame = cohort().assign(sex=FRAME["sex"])
+    frame["week"] = np.where(frame["week"] < 3, 1, 4)
+    frame["died"] = np.where(frame["age"] % 7 < frame["age"] // 15, "yes", "no")
+    frame.loc[PERSON, ["ward", "sex"]] = ["c", "f"]
+    in_cell = (frame[["week", "ward", "sex"]] == [1, "c", "f"]).all(axis=1)
+    frame.loc[in_cell & (frame.index != PERSON), "sex"] = "m"
+    schema = schema_of(frame, target="died").with_kind("week", "ordinal", levels=range(1, 5))
+    asked = es.PooledCox("week ~ age + ward + sex", ties="breslow")
+    sums, course = open_rounds(asked, frame, schema)
+    state, covariates = course.state, asked.in_ids(schema)._covariates(schema)
+    k = covariates.n - 1
+    at_steps, last = ([one / 2**40 for one in opened[:-1]] for opened in sums[-2:])
+    risk = np.array(at_steps[k:]).reshape(-1, k + 1)
+    weights = np.cumsum([np.array(state["at_risk"]) * np.array(state["g"]) ** p for p in (0, 1)], 1)
+    size = k * (k + 1) // 2
+    both = np.array([np.ravel(unpack(last[p * size :][:size], k)) for p in (0, 1)])
+    leaving = np.empty((k + 1, k + 1))
+    leaving[0] = leaving[:, 0] = risk[0] - risk[1]
+    leaving[1:, 1:] = np.linalg.solve(weights, both)[0].reshape(k, k)
+    units = covariates.to_own_units(Spread(state["means"], state["sds"]), schema)
+    own = np.linalg.inv(units).T @ leaving @ np.linalg.inv(units)
+    start, of_age, _, of_c, _ = units @ [0.0, *state["beta"]]
+    return float((np.log(own[3, 3] - own[3, 4]) - start - of_c) / of_age)
+
+
 @pytest.mark.parametrize(
     "age",
     [
+        age_of_the_woman_in_ward_c,
         age_of_the_censored,
         age_of_the_only_event,
         partial(age_of_the_one_of_ward_c, "efron"),

@@ -77,15 +77,6 @@ class Covariates:
                 found |= dict.fromkeys(tuple(sorted(cell)) for cell in product(*axes.values()))
         return list(found)
 
-    @property
-    def term_cells(self) -> list[tuple[tuple[int, int], ...]]:
-        """Return the levels, and those of factors that a term has together, that single columns
-        are of: each is a variable's position with a level.
-        """
-        axes = [self._levels(term.atoms) for term in self.made.terms]
-        found = (tuple(sorted(cell)) for one in axes if one for cell in product(*one.values()))
-        return list(dict.fromkeys(found))
-
     def cells_with_numbers(self, n_terms: int) -> list[tuple[tuple[int, int], ...]]:
         """Return the levels over whose rows products of columns of up to so many terms sum up a
         number.

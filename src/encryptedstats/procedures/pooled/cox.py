@@ -2,7 +2,7 @@
 
 Each Newton step takes two rounds. The first opens sums over risk sets; the likelihood, the score
 and what each risk set weighs in the information follow from them. The second opens one weighted
-matrix of products over all risk sets, so that products of single risk sets stay closed.
+matrix of products over all risk sets, in place of one for each.
 
 Bounds: z is at most 2e5 in size and exp(z'beta) is refused with the total that it is in, from 2^210
 on; with linear predictors below 30, sums over 2^40 rows are below 2^(40 + 44 + 36 + bits).
@@ -67,8 +67,9 @@ class PooledCox(PooledRegression):
     reference : dict, optional
         The level of a factor that all others are compared with; its first by default.
     minimum : int
-        Times are merged until as many rows, or none, leave at each step, of all rows and of every
-        level; and for Efron's rule as many with the event, and without.
+        Times are merged until as many rows, or none, leave at each step, of all rows, of every
+        level and of the levels of two factors; and for Efron's rule as many with the event, and
+        without.
     epsilon : float
         The relative change of the log-likelihood below which the fit has converged, as in R.
     max_iterations : int
@@ -163,7 +164,7 @@ class PooledCox(PooledRegression):
         covariates, stage = self._covariates(schema), state["stage"]
         k = covariates.n - 1
         if stage == COUNTS:
-            n_groups = 1 + len(covariates.term_cells)
+            n_groups = 1 + len(covariates.cells)
             return 1 + 2 * self._n_times(schema) * n_groups + covariates.n_counts
         if stage == SUMS:
             return self._n_sums(k, len(state["starts"]))
@@ -351,8 +352,11 @@ class PooledCox(PooledRegression):
         return _n_levels(schema.public(), time)
 
     def _groups(self, schema: Schema | PublicSchema) -> list[tuple[tuple[int, int], ...]]:
-        """Return the levels whose rows are counted by time: sums at a step are of these as well."""
-        return self._covariates(schema).term_cells
+        """Return the levels, and those of two factors, whose rows are counted by time: sums at a
+        step are of these as well, and where there are few steps, products at each of them follow
+        from the weighted sums of all.
+        """
+        return self._covariates(schema).cells
 
     def _counts(
         self, opened: Sequence[int], schema: Schema | PublicSchema
