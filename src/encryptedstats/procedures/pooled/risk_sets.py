@@ -2,8 +2,9 @@
 
 The difference of two consecutive sums over risk sets is a sum over the rows that leave between
 them; without the sum over events, which Efron's rule needs, it is one over censored rows; and
-columns of factors, and products of two, have the share of their levels in each. So times are merged, in their order, until all of
-these are sums over the minimum of rows, or over none. A single event needs no sum of its own.
+columns of factors, and products of two, have the share of their levels in each. So times are
+merged, in their order, until all of these are sums over the minimum of rows, or over none. A single
+event needs no sum of its own.
 """
 
 from __future__ import annotations
