@@ -484,6 +484,25 @@ def test_points_say_nothing_without_the_exponents(tmp_path: Path, monkeypatch: A
     assert seen & set(fixed.blind([text_of(WANTED)], again.created.document.id.encode()))
 
 
+def test_limit_a_site_that_sends_points_back_is_linked_with_everybody(tmp_path: Path) -> None:
+    """It brings the blinded points of the other site as its own, and knows nobody of them."""
+    made = linked_world(tmp_path, LINKAGES["intersection"], questions={"bayes": BAYES})
+    made.take(HOSPITAL, "link")
+    mirror = made.as_(REGISTRY)
+    sent = linking.links_of(mirror.state()).objects[linking.BLINDED][HOSPITAL]
+    points = linking._receive(mirror, linking.BLINDED, sent)
+    count = {"people": len(intersection.split_points(points))}
+    linking._send(mirror, linking.BLINDED, HOSPITAL, points, count)
+    made.take(HOSPITAL, "link")
+    sent = linking.links_of(mirror.state()).objects[linking.DOUBLED][HOSPITAL]
+    doubled = linking._receive(mirror, linking.DOUBLED, sent)
+    linking._send(mirror, linking.DOUBLED, HOSPITAL, doubled)
+    made.take(HOSPITAL, "link")
+    digest = sha256(b"".join(sorted(intersection.split_points(doubled)))).hexdigest()
+    mirror.post(linking.MATCHED, {"linked": count["people"], "object": digest})
+    assert linking.links_of(mirror.state()).n_linked == len(ROWS[HOSPITAL])
+
+
 def test_site_that_makes_up_identifiers_finds_people(tmp_path: Path) -> None:
     """Limit: anybody who follows the protocol with the identifiers of others learns whether they
     are there.
