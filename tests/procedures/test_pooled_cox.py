@@ -15,7 +15,7 @@ from pooled_samples import at_sites, check_rounds_are_the_same, cohort
 import encryptedstats as es
 from effort import examples
 from encryptedstats.procedures import RowLimits, SiteCourse
-from encryptedstats.procedures.pooled.risk_sets import RiskSteps, StepSums, merge_times
+from encryptedstats.procedures.pooled.risk_sets import RiskSteps, StepSums, TimeCounts, merge_times
 from error_codes import error
 
 ASKED = es.PooledCox("week ~ age + bmi + arm", minimum=1)
@@ -73,17 +73,21 @@ def test_a_fit_over_sites_is_that_of_coxph(ties: str) -> None:
     assert (found.n_events, found.n_rows, found.converged) == (145, 300, True)
 
 
+def by_time(frame: pd.DataFrame) -> TimeCounts:
+    dead = frame[frame.died == "yes"]
+    return TimeCounts(*(np.bincount(one.week - 1, minlength=12).tolist() for one in (frame, dead)))
+
+
 @pytest.mark.parametrize("ties", ["efron", "breslow"])
-@pytest.mark.parametrize("minimum", [10, 25])
+@pytest.mark.parametrize("minimum", [5, 10])
 def test_merged_times_are_those_of_a_coarser_grid(ties: str, minimum: int) -> None:
-    frame = cohort()
-    leaving = np.bincount(frame.week - 1, minlength=12).tolist()
-    events = np.bincount(frame.week[frame.died == "yes"] - 1, minlength=12).tolist()
-    starts = merge_times(leaving, events, minimum, ties == "efron")
-    assert len(starts) < 12
+    frame = cohort().assign(arm=lambda d: np.where(d.arm == "a", "b", d.arm))
+    parts = [frame, frame[frame.arm == "b"], frame[frame.arm == "c"]]
+    starts = merge_times([by_time(one) for one in parts], minimum, ties == "efron")
+    assert 2 < len(starts) < 12
     found = fit(es.PooledCox("week ~ age + bmi + arm", ties=ties, minimum=minimum), frame)
     step = np.searchsorted(starts, frame.week - 1, side="right")
-    x = frame[["age", "bmi"]].assign(b=frame.arm == "b", c=frame.arm == "c").astype(float)
+    x = frame[["age", "bmi"]].assign(c=frame.arm == "c").astype(float)
     theirs = sm.PHReg(step, x, (frame.died == "yes").astype(int), ties=ties).fit()
     np.testing.assert_allclose(found.coefficients["estimate"], theirs.params, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(found.coefficients["std_error"], theirs.bse, rtol=1e-6)
@@ -92,24 +96,32 @@ def test_merged_times_are_those_of_a_coarser_grid(ties: str, minimum: int) -> No
 
 @settings(max_examples=examples(60))
 @given(
-    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=20),
+    st.lists(st.tuples(*[st.integers(0, 15)] * 4), min_size=1, max_size=20),
     st.integers(1, 15),
     st.booleans(),
 )
 def test_enough_rows_leave_at_every_step(
-    times: list[tuple[int, int]], minimum: int, efron: bool
+    times: list[tuple[int, int, int, int]], minimum: int, efron: bool
 ) -> None:
-    events, leaving = [d for d, _ in times], [d + censored for d, censored in times]
-    starts = merge_times(leaving, events, minimum, efron)
-    ends = [*starts[1:], len(times)]
+    """Of all rows and of both levels, with the event and without; single events count together."""
+    both = [(d + e, c + f) for d, c, e, f in times]
+    levels = [(d, c) for d, c, _, _ in times], [(e, f) for _, _, e, f in times]
+    groups = [TimeCounts([d + c for d, c in one], [d for d, _ in one]) for one in (both, *levels)]
+    starts = merge_times(groups, minimum, efron)
+    steps = list(zip(starts, [*starts[1:], len(times)], strict=True))
     assert starts[0] == 0
-    for start, end in zip(starts, ends, strict=True) if len(starts) > 1 else ():
-        assert sum(leaving[start:end]) >= minimum
+    single = [one for one in steps if groups[0].between(*one)[1] == 1]
+    for group in groups if len(starts) > 1 else ():
+        shown = [group.between(*one)[0] for one in steps]
         if efron:
-            assert sum(events[start:end]) <= 1 or sum(events[start:end]) >= minimum
-    steps = RiskSteps.of(leaving, events, minimum, efron)
-    assert sum(steps.events) == sum(events)
-    assert all(steps.events)
+            open_steps = [group.between(*one) for one in steps if one not in single]
+            shown += [count for n, d in open_steps for count in (d, n - d)]
+            shown.append(sum(group.between(*one)[1] for one in single))
+        assert all(not count or count >= minimum for count in shown)
+    assert len(starts) == 1 or all(groups[0].between(*one)[0] >= minimum for one in steps)
+    found = RiskSteps.of(groups, minimum, efron)
+    assert sum(found.events) == sum(groups[0].events)
+    assert all(found.events)
 
 
 def test_a_single_event_has_no_sum_of_its_own() -> None:

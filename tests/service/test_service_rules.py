@@ -19,7 +19,7 @@ from service_samples import LIMITS
 
 import encryptedstats as es
 from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
-from encryptedstats.service import messages, tokens
+from encryptedstats.service import messages, server, tokens
 from encryptedstats.service.contents import is_seal_object
 from encryptedstats.service.door import Door, Incoming, OwnerPlace, Usage, refused_kind
 from encryptedstats.service.jobs import Jobs
@@ -472,6 +472,45 @@ def test_a_job_needs_what_it_names_and_a_place(tmp_path: Path) -> None:
 
 # -- tokens
 # ------------------------------------------------------------------------------------------------
+
+
+def _status(rows_done: int) -> dict[str, Any]:
+    """What a watched job says."""
+    known = {"id": "1" * 32, "kind": "fit", "state": "running", "made": "2026-11-19T03:45:00+00:00"}
+    figures = {"shards": 9, "shards_done": 0, "rows": 100, "rows_done": rows_done, "workers": 1}
+    more = {"table": None, "question": None, "plan": None, "result_bytes": None}
+    return {**known, **figures, **more, "core_seconds": 1.0, "failures": []}
+
+
+@pytest.mark.parametrize("how", ["expired", "revoked"])
+def test_events_end_with_the_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A job may be watched for days."""
+    monkeypatch.setattr(server, "_EVENT_SECONDS", 0.0)
+    monkeypatch.setattr(tokens, "_KNOWN_SECONDS", 0.0)
+    settings = Settings(str(tmp_path), str(tmp_path / "queue"), tmp_path / "log", "1")
+    service = Service.of(settings)
+    token, holder = tokens.add(service.store, "north", days=1)
+    assert service.holder(token, "here", tokens.OWNER) == holder
+    done = iter(range(100))
+    jobs = SimpleNamespace(status=lambda *asked: _status(next(done)))
+    place = OwnerPlace(service.store, holder.owner)
+
+    async def watch() -> None:
+        stream = server._events(jobs, place, None, lambda: service.is_good(holder))  # type: ignore[arg-type]
+        assert "data:" in await anext(stream)
+        assert "data:" in await anext(stream)
+        if how == "revoked":
+            tokens.revoke(service.store, "north")
+        else:
+            late = replace(holder, expires="2026-01-01T00:00:00+00:00")
+            name = tokens.TOKENS + holder.sha256
+            service.store.write(name, [json.dumps(asdict(late)).encode()])
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+
+    asyncio.run(watch())
 
 
 def test_a_token_that_has_expired_is_nobodys(tmp_path: Path) -> None:

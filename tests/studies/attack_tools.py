@@ -12,7 +12,7 @@ from study_samples import FRAMES, SCHEMA, World, bring_forged
 import encryptedstats as es
 from encryptedstats.crypto.engine import in_copies
 from encryptedstats.crypto.residues import ciphertext_of, residues_of
-from encryptedstats.storage.chains import Chain
+from encryptedstats.storage.chains import Chain, first_hash
 from encryptedstats.studies import holding
 from encryptedstats.studies.parties import Identity
 from encryptedstats.studies.transcript import MESSAGES
@@ -25,6 +25,13 @@ def say(made: World, me: Identity, content: dict[str, Any], *, by: bytes = b"") 
     document = es.Study(made.url).document
     chain = Chain(es.Study(made.url).store, MESSAGES, f"encryptedstats study {document.id}")
     chain.append(content, (by or me.signer.public_bytes).hex(), me.signer.sign)
+
+
+def forget_messages(made: World, name: str) -> None:
+    """Restore the file with the last message that a party has seen from the day when it joined."""
+    topic = f"encryptedstats study {es.Study(made.url).document.id}"
+    seen = made.identity(name).with_name(f"{name}.id.seen")
+    seen.write_text(first_hash(topic) + "\n")
 
 
 def bayes_totals(*frames: pd.DataFrame) -> list[int]:

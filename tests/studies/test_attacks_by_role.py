@@ -22,6 +22,7 @@ from attack_tools import (
     bring_multiplied,
     bring_unlike_copies,
     clear_rows,
+    forget_messages,
     mark_as_joint,
     open_folder,
     plain_tables,
@@ -30,7 +31,7 @@ from attack_tools import (
     stored_objects,
     unseal_key,
 )
-from study_samples import FRAMES, SCHEMA, SITES, World, copied, parameters, world
+from study_samples import FRAMES, SCHEMA, SITES, World, copied, frame, parameters, world
 
 import encryptedstats as es
 from encryptedstats.crypto import keyfiles, material
@@ -341,6 +342,28 @@ def test_limit_one_of_two_sites_reads_the_other_from_the_sum(tmp_path: Path) -> 
     assert any("two sites" in risk for risk in es.Study(made.url).status().to_dict()["open_risks"])
 
 
+def test_limit_other_rows_are_under_the_mask_of_those_before(masked: World, tmp_path: Path) -> None:
+    """A site restores its files from the day when it joined and brings other rows, after the host
+    has cut the messages back: the receiver, or whoever reads for her, subtracts what it has sent.
+    """
+    made = copied(masked, tmp_path)
+    before = set(Path(made.url, "messages").iterdir())
+    add_masked(made)
+    first = sent_values(made, "north")
+    for message in set(Path(made.url, "messages").iterdir()) - before:
+        message.unlink()
+    for party in (*SITES, "registry"):
+        forget_messages(made, party)
+    shutil.rmtree(made.folder / "north.id.sent")
+    other = frame(77)
+    made.as_("north").add(other)
+    add_masked(made, SITES[1:])
+    made.as_("north").share()
+    found = [one - two for one, two in zip(sent_values(made, "north"), first, strict=True)][:-2]
+    changed = zip(bayes_totals(other), bayes_totals(FRAMES["north"]), strict=True)
+    assert found == [one - two for one, two in changed]
+
+
 # -- one member list ------------------------------------------------------------------------------
 
 
@@ -394,9 +417,7 @@ def differ_by_forking(made: World) -> list[int]:
     first = [int(one) for one in copy.as_("registry").open()["bayes"].totals_]
     for message in set(Path(made.url, "messages").iterdir()) - before:
         message.unlink()
-    made.identity("registry").with_name("registry.id.seen").unlink(
-        missing_ok=True
-    )  # she forgets what she likes
+    forget_messages(made, "registry")  # she forgets what she likes
     return difference(made, first)
 
 

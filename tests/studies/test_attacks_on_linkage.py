@@ -229,6 +229,50 @@ def test_small_cells_of_products_are_found() -> None:
     assert cells.smallest_cell(totals, table, {}) is None
 
 
+def outcome_of_the_one_with_another_number(folder: Path) -> float:
+    """One person of the hospital has another number than all others: sums by class tell whose."""
+    made = linked(folder, LINKAGES["intersection"], questions={"means": es.Anova("bmi", "ill")})
+    made.as_("registry").keygen(made.key)
+    victim = JOINED.index[7]
+    rare = EVERYBODY.assign(bmi=np.where(EVERYBODY.index == victim, 6, 5))
+    made.rows = {
+        HOSPITAL: rare.iloc[:330][[*KEYS, *COLUMNS[HOSPITAL]]],
+        REGISTRY: ROWS[REGISTRY],
+    }
+    groups = made.run()["means"].tables["groups"]
+    return float(((groups["mean"] - 5) * groups["n"])[JOINED["ill"].loc[victim]])
+
+
+def test_numbers_that_differ_in_few_rows_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
+    with pytest.raises(es.DisclosureError, check=error("small-cell", 1, AGENT.min_count)):
+        outcome_of_the_one_with_another_number(tmp_path / "rule")
+    monkeypatch.setattr(cells, "_count_unlike", lambda weight, n_rows: 0)
+    found = outcome_of_the_one_with_another_number(tmp_path / "without")
+    assert found == pytest.approx(1.0)
+
+
+def test_limit_two_columns_that_differ_in_one_row_tell_of_it(tmp_path: Path) -> None:
+    """All cells have many people, and the difference of two has one."""
+    frame = EVERYBODY.assign(stage=np.where(EVERYBODY["sex"] == "f", "one", "two"))
+    victim = JOINED.index[7]
+    frame.loc[victim, "stage"] = {"f": "two", "m": "one"}[frame["sex"].loc[victim]]
+    columns = {HOSPITAL: ["age", "sex", "bmi", "stage"], REGISTRY: ["ill"]}
+    how = es.Linkage(columns, KINDS, reveals="members")
+    asked = {name: Counts((j, -1)) for name, j in {"sex": 1, "stage": 3}.items()}
+    made = linked(tmp_path, how, questions=asked)
+    made.as_("registry").keygen(made.key)
+    made.rows = {
+        HOSPITAL: frame.iloc[:330][[*KEYS, *columns[HOSPITAL]]],
+        REGISTRY: frame.iloc[90:][[*KEYS, "ill"]],
+    }
+    found = made.run()
+    levels = {"f": "one", "m": "two"}
+    sex = frame["sex"].loc[victim]
+    one, other = found["sex"].loc[sex], found["stage"].loc[levels[sex]]
+    assert (one - other)[frame["ill"].loc[victim]] == 1
+    assert (one - other).abs().sum() == 1
+
+
 def test_site_that_counts_one_person_learns_of_it(tmp_path: Path, monkeypatch: Any) -> None:
     """Limit: the hospital's own program is changed, and the receiver tells it the answer."""
     made = linked(tmp_path, questions={"ages": Counts((3, -1))})
@@ -244,6 +288,84 @@ def test_site_that_counts_one_person_learns_of_it(tmp_path: Path, monkeypatch: A
     seen = made.run()["ages"]
     assert seen.to_numpy().sum() == 1
     assert any("single person" in risk for risk in made.created.document.open_risks)
+
+
+def until_slots(folder: Path, how: es.Linkage) -> tuple[LinkedWorld, dict[str, list[bytes]]]:
+    """All sites have sent their people; and what the agent reads."""
+    made = linked_world(folder, how, questions={"ages": Counts((1, -1))})
+    while ("office", "link") not in made.steps():
+        made.take(*made.steps()[0])
+    office = made.as_("office")
+    links = linking.links_of(office.state())
+    return made, {site: linking._read_tokens(office, links, site) for site in ROWS}
+
+
+def assign(made: LinkedWorld, slots: dict[str, Any], n_slots: int, n_linked: int) -> None:
+    """As the agent, give each site the slots of one's own choice, and have all go on."""
+    office, objects = made.as_("office"), {}
+    parties = office.state().parties
+    for site, own in slots.items():
+        bound = linking._bind(office, linking.SLOTS, site)
+        data = np.array(own, dtype="<i8").tobytes()
+        objects[site] = office.transcript.store_object(seal_for(parties[site].sealing, data, bound))
+    said = {"slots": n_slots, "linked": n_linked, "objects": objects}
+    office.post(linking.SLOTS, said)
+
+
+def person_of(made: LinkedWorld, token: bytes) -> pd.Series[Any]:
+    """The person of a token, which nobody but sites can say."""
+    people = find_people(EVERYBODY, KEYS, KINDS)
+    tokens = [one.tobytes() for one in people.tokens(linking._site_key(made.as_(HOSPITAL)))]
+    return EVERYBODY.iloc[tokens.index(token)]
+
+
+def sex_and_outcome_of_one(folder: Path, how: es.Linkage, slots: str) -> bool:
+    """As the agent, leave people of the hospital out of the slots, but for one who is shared, and
+    see what is counted beside those whose values are known.
+    """
+    made, people = until_slots(folder, how)
+    shared = sorted(set(people[HOSPITAL]) & set(people[REGISTRY]))
+    slot_of, victim = {token: slot for slot, token in enumerate(shared)}, shared[7]
+    given = {site: [slot_of.get(one, -1) for one in own] for site, own in people.items()}
+    if slots == "few":
+        given[HOSPITAL] = [7 if one == victim else -1 for one in people[HOSPITAL]]
+    else:  # all others are in one slot, and those before the last are overwritten
+        given[HOSPITAL] = [7 if one == victim else 8 for one in people[HOSPITAL]]
+    assign(made, given, len(shared), len(shared))
+    made.as_("registry").keygen(made.key)
+    counts = made.run()["ages"]
+    filler = SCHEMA.variables[1].levels[0]
+    found, person = counts.drop(index=filler), person_of(made, victim)
+    few = found.to_numpy().sum() <= 2
+    return bool(few and (person["sex"] == filler or found.loc[person["sex"], person["ill"]] > 0))
+
+
+@pytest.mark.parametrize("slots", ["few", "the same"])
+def test_each_linked_person_has_a_slot(tmp_path: Path, monkeypatch: Any, slots: str) -> None:
+    how = LINKAGES["agent, members"]
+    with pytest.raises(es.FileFormatError, check=error("malformed-slots")):
+        sex_and_outcome_of_one(tmp_path / "rule", how, slots)
+    monkeypatch.setattr(linking, "_check_slots", lambda study, links, slots: None)
+    assert sex_and_outcome_of_one(tmp_path / "without", how, slots)
+
+
+def test_limit_the_agent_lets_sites_share_one_person(tmp_path: Path) -> None:
+    """Each site has all of its people in slots, and cannot see which slots the other has."""
+    made, people = until_slots(tmp_path, AGENT)
+    victim = min(set(people[HOSPITAL]) & set(people[REGISTRY]))
+    slots, start = {}, 1
+    for site, own in people.items():
+        others = iter(range(start, start + len(own)))
+        slots[site] = [0 if one == victim else next(others) for one in own]
+        start += len(own)
+    assign(made, slots, start - 1, 240)
+    made.as_("registry").keygen(made.key)
+    counts, person = made.run()["ages"], person_of(made, victim)
+    assert counts.to_numpy().sum() == 1
+    assert counts.loc[person["sex"], person["ill"]] == 1
+    assert any(
+        "office" in risk and "one person" in risk for risk in made.created.document.open_risks
+    )
 
 
 # -- messages --------------------------------------------------------------------------------------
@@ -360,6 +482,25 @@ def test_points_say_nothing_without_the_exponents(tmp_path: Path, monkeypatch: A
     )
     fixed = intersection.CommutingKey(b"fixed")
     assert seen & set(fixed.blind([text_of(WANTED)], again.created.document.id.encode()))
+
+
+def test_limit_a_site_that_sends_points_back_is_linked_with_everybody(tmp_path: Path) -> None:
+    """It brings the blinded points of the other site as its own, and knows nobody of them."""
+    made = linked_world(tmp_path, LINKAGES["intersection"], questions={"bayes": BAYES})
+    made.take(HOSPITAL, "link")
+    mirror = made.as_(REGISTRY)
+    sent = linking.links_of(mirror.state()).objects[linking.BLINDED][HOSPITAL]
+    points = linking._receive(mirror, linking.BLINDED, sent)
+    count = {"people": len(intersection.split_points(points))}
+    linking._send(mirror, linking.BLINDED, HOSPITAL, points, count)
+    made.take(HOSPITAL, "link")
+    sent = linking.links_of(mirror.state()).objects[linking.DOUBLED][HOSPITAL]
+    doubled = linking._receive(mirror, linking.DOUBLED, sent)
+    linking._send(mirror, linking.DOUBLED, HOSPITAL, doubled)
+    made.take(HOSPITAL, "link")
+    digest = sha256(b"".join(sorted(intersection.split_points(doubled)))).hexdigest()
+    mirror.post(linking.MATCHED, {"linked": count["people"], "object": digest})
+    assert linking.links_of(mirror.state()).n_linked == len(ROWS[HOSPITAL])
 
 
 def test_site_that_makes_up_identifiers_finds_people(tmp_path: Path) -> None:

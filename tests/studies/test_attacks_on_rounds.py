@@ -7,15 +7,17 @@ succeeds. An attack that no rule stops succeeds, and its test says "limit".
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from attack_tools import say
+from attack_tools import forget_messages, say
 from round_samples import (
     FRAMES,
     SCHEMA,
@@ -572,6 +574,68 @@ def test_two_rounds_of_other_rows_tell_who_was_exchanged(
     mean, age = follow(made, "west").state["mean"], int(FRAMES["north"]["age"][0])
     found = exchange_one(made) / (1 << 40)
     assert found == pytest.approx((age + 7 - mean) ** 2 - (age - mean) ** 2, rel=1e-6)
+
+
+def lose_files(made: Rounds, site: str) -> None:
+    """A site restores its identity, and has nothing left of what it has sent."""
+    forget_messages(made, site)
+    shutil.rmtree(made.folder / f"{site}.id.sent")
+
+
+def test_rows_stay_the_same_where_a_site_has_lost_its_files(tmp_path: Path) -> None:
+    made = in_rounds(tmp_path / "w", {"spread": Spread(rounds=3)}).until_step(3)
+    lose_files(made, "north")
+    with pytest.raises(es.StudyError, check=error("other-rows")):
+        exchange_one(made)
+
+
+def test_an_identity_without_its_files_takes_no_part(tmp_path: Path) -> None:
+    made = in_rounds(tmp_path / "w").until_step(1)
+    (made.folder / "north.id.seen").unlink()
+    with pytest.raises(es.StudyError, check=error("files-at-home-missing", "north.id.seen")):
+        made.as_("north")
+
+
+def differ_under_one_mask(made: Rounds) -> list[int]:
+    """As host and receiver, cut the messages back to before the rounds, have north begin again with
+    other rows after it has lost its files, and subtract what it sends in round 1.
+    """
+    before = set(Path(made.url, "messages").iterdir())
+    first = masked_by(made.until_step(2), "north", 1)
+    for message in set(Path(made.url, "messages").iterdir()) - before:
+        message.unlink()
+    lose_files(made, "north")
+    for other in (*SITES[1:], "registry"):  # who are in league, or have lost theirs as well
+        forget_messages(made, other)
+    rows = FRAMES["north"].copy()
+    rows.loc[0, "age"] += 7
+    made.frames = {**made.frames, "north": rows}
+    second = masked_by(made.until_step(2), "north", 1)
+    return [(one - other) % (1 << 256) for one, other in zip(second, first, strict=True)]
+
+
+def test_other_rows_are_under_other_masks(tmp_path: Path, monkeypatch: Patch) -> None:
+    found = differ_under_one_mask(in_rounds(tmp_path / "with"))
+    assert all(one.bit_length() > 200 for one in found)
+    place = SiteStep.place.fget
+    assert place is not None
+    monkeypatch.setattr(SiteStep, "place", property(lambda self: place(replace(self, rows=""))))
+    assert differ_under_one_mask(in_rounds(tmp_path / "without")) == [0, 7 << 40, 0]
+
+
+def test_limit_the_numbers_of_rows_are_under_one_mask(tmp_path: Path) -> None:
+    """What rows there are is said in round 0, together with how many."""
+    made = in_rounds(tmp_path / "w")
+    before = set(Path(made.url, "messages").iterdir())
+    first = masked_by(made.until_step(1), "north", 0)
+    for message in set(Path(made.url, "messages").iterdir()) - before:
+        message.unlink()
+    for site in (*SITES, "registry"):
+        forget_messages(made, site)
+    lose_files(made, "north")
+    made.frames = {**made.frames, "north": FRAMES["north"].iloc[3:]}
+    second = masked_by(made.until_step(1), "north", 0)
+    assert [one - other for one, other in zip(first, second, strict=True)] == [3, 0]
 
 
 def test_sums_of_another_number_of_rows_stop_the_procedure(tmp_path: Path) -> None:

@@ -343,7 +343,7 @@ def step(talk: Talk, site: str, number: int, **changes: Any) -> bool:
     """Announce totals of a step, of which no two are the same."""
     digest = hashlib.sha256(f"{site} {number} {talk.number}".encode()).hexdigest()
     content = {"question": "ages", "attempt": 0, "step": number, "state": ONE, "object": digest}
-    return talk.say(site, "step", **{**content, **changes})
+    return talk.say(site, "step", **{**content, "rows": ONE, **changes})
 
 
 def all_step(talk: Talk, number: int, **changes: Any) -> bool:
@@ -359,6 +359,8 @@ def test_steps_follow_each_other_when_all_agree() -> None:
     assert not step(talk, "south", 0, attempt=1)
     assert not step(talk, "south", 0, question="bayes")
     assert not step(talk, "south", 0, state="mine")
+    assert not step(talk, "south", 0, rows="mine")
+    assert talk.state.runs["ages"].rows == {"north": ONE}
     assert not talk.state.runs["ages"].begun
     assert step(talk, "south", 0)
     assert step(talk, "west", 0)

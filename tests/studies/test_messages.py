@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attack_tools import forget_messages
 from study_samples import FRAMES, World, frame, world
 
 import encryptedstats as es
 from encryptedstats.storage.chains import Chain
+from encryptedstats.studies import parties
 from encryptedstats.studies.holding import kind_of
 from encryptedstats.studies.parties import Identity, Invitation
 from encryptedstats.studies.transcript import MESSAGES
+from encryptedstats.tables.questions.summaries import Counts
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -103,6 +106,41 @@ def test_keys_of_another_party_are_refused(tmp_path: Path) -> None:
         },
     )
     assert "its keys are those of another party" in refused(made)[0]
+
+
+def aliased(key: bytes) -> bytes:
+    """The same public key of X25519 in other bytes, whose highest bit nobody reads."""
+    return key[:-1] + bytes([key[-1] | 0x80])
+
+
+@pytest.mark.parametrize("point", ["of small order", "of another party, in other bytes"])
+def test_public_keys_that_nobody_can_seal_for_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """Who joins with one would stop the masks and the envelopes of all others."""
+
+    def join(made: World) -> World:
+        codes, study = made.created.invitations, made.created.document.id
+        for name in ("north", "south", "centre", "registry"):
+            es.Study.join(made.url, codes[name], made.identity(name))
+        west = Identity.new(study, "west")
+        sealing = aliased(me(made, "north").party.sealing) if "bytes" in point else bytes(32)
+        party = replace(west.party, sealing=sealing)
+        proof = Invitation(codes["west"]).proof(study, party)
+        say(made, west, {"kind": "join", "party": party.to_dict(), "proof": proof})
+        return made
+
+    asked: dict[str, Any] = {"questions": {"sexes": (Counts((1,)), "masked")}}
+    made = join(world(tmp_path / "rule", **asked))
+    assert "its keys are malformed" in refused(made)[0]
+    es.Study.join(made.url, made.created.invitations["west"], made.identity("west"))
+    made.as_("north").add(FRAMES["north"])
+    monkeypatch.setattr(parties, "is_public_key", lambda public: True)
+    made = join(world(tmp_path / "without", **asked))
+    assert refused(made) == []
+    if "bytes" not in point:
+        with pytest.raises(es.FileFormatError, check=error("invalid-public-key")):
+            made.as_("north").add(FRAMES["north"])
 
 
 # -- what is said
@@ -311,7 +349,7 @@ def test_a_number_is_shown_for_one_set_of_rows(tmp_path: Path) -> None:
     seen.write_bytes(kept)  # north was killed before it could remember what it has said
     for path in sorted(Path(made.url, "messages").glob("*.json"))[before:]:
         path.unlink()
-    made.identity("west").with_name("west.id.seen").unlink()
+    forget_messages(made, "west")
     made.as_("west").add(frame(5))
     with pytest.raises(es.StudyError, check=error("coin-already-shown")):
         made.as_("north").share()

@@ -20,6 +20,7 @@ from encryptedstats.errors import FileFormatError, KeyMismatchError
 
 SEED_BYTES: Final = 32
 PUBLIC_BYTES: Final = 32
+_FIELD: Final = (1 << 255) - 19
 _NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 16
 
@@ -88,6 +89,19 @@ class Reader:
             raise FileFormatError(
                 f"a public key that cannot be: {error}", code="invalid-public-key"
             ) from None
+
+
+def is_public_key(public: bytes) -> bool:
+    """Return whether everybody can seal for the holder of a key, and it is written in the one way:
+    RFC 7748 ignores the highest bit and reduces what is too large, so that a key has aliases.
+    """
+    if len(public) != PUBLIC_BYTES or int.from_bytes(public, "little") >= _FIELD:
+        return False
+    try:
+        Reader(bytes(SEED_BYTES)).agree_secret(public, b"check")
+    except FileFormatError:  # of small order: a shared secret would be known to everybody
+        return False
+    return True
 
 
 def seal_for(public: bytes, data: bytes, bind_to: bytes) -> bytes:

@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -143,6 +144,10 @@ class Service:
         if wait:
             raise too_many("the request", wait)
         return holder
+
+    def is_good(self, holder: Holder) -> bool:
+        """Return whether a token that was accepted has neither expired nor been revoked since."""
+        return self.tokens.of_hash(holder.sha256) is not None
 
 
 # -- the application
@@ -641,10 +646,13 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
     )
     async def events(job_id: JobId, holder: Owner) -> StreamingResponse:
         """Server-sent events: `data:` is a status, as of `GET /v1/jobs/{id}`. The stream ends when
-        the job has ended.
+        the job has ended, or the token has expired or was revoked.
         """
         place, record = await run_in_threadpool(found, job_id, holder)
-        return StreamingResponse(_events(jobs, place, record), media_type="text/event-stream")
+        is_good = partial(service.is_good, holder)
+        return StreamingResponse(
+            _events(jobs, place, record, is_good), media_type="text/event-stream"
+        )
 
     @app.post(
         "/v1/jobs/{job_id}/cancel", tags=["jobs"], summary="Cancel a job", responses=_refusals(404)
@@ -754,10 +762,14 @@ def _start_of(wanted: str | None, size: int) -> int:
     return start
 
 
-async def _events(jobs: Jobs, place: OwnerPlace, record: Record) -> AsyncIterator[str]:
+async def _events(
+    jobs: Jobs, place: OwnerPlace, record: Record, is_good: Callable[[], bool]
+) -> AsyncIterator[str]:
     last, said = "", time.monotonic()
     while True:
         try:
+            if not await run_in_threadpool(is_good):
+                return
             status = await run_in_threadpool(jobs.status, place, record)
         except (FileNotFoundError, StorageError):
             return  # who watches looks again, and is told

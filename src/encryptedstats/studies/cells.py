@@ -1,8 +1,9 @@
 """Small cells: the groups of a site's people that a question about linked columns would count.
 
 A site knows who sits in which slot. A cell that is made from its own columns and holds three people
-would tell, in a total with another site's column, what that column says of these three. So each
-site counts the people of every cell that its own columns make, before it encrypts.
+would tell, in a total with another site's column, what that column says of these three; and so
+would a number that is the same for everybody but these three, less that number for everybody. So
+each site counts the people of every cell that its own columns make, before it encrypts.
 """
 
 from __future__ import annotations
@@ -36,10 +37,14 @@ class _KnownPart:
         None where columns of other sites are in it.
     support : array, or bool
         Rows in which it can differ from 0.
+    weight : array, or int
+        What columns of other sites are multiplied by in every row; None where it is a sum of
+        several.
     """
 
     values: Any
     support: Any
+    weight: Any = None
 
 
 def check_cells(document: StudyDocument, site: str, table: Table) -> None:
@@ -79,11 +84,19 @@ def smallest_cell(
     def rule(node: Expression, args: list[_KnownPart]) -> _KnownPart:
         if node.op == TOTAL:
             count = int(np.broadcast_to(args[0].support, len(table)).sum())
-            found.extend([count] if 0 < count < len(table) else [])
+            counts = [count, _count_unlike(args[0].weight, len(table))]
+            found.extend(one for one in counts if 0 < one < len(table))
         return CELLS[node.op](node, args, lambda name: _own_column(name, table, known))
 
     fold(totals, rule)
     return min(found, default=None)
+
+
+def _count_unlike(weight: Any, n_rows: int) -> int:
+    """Return how many rows have another weight than most rows."""
+    if weight is None or np.ndim(weight) == 0:
+        return 0
+    return n_rows - int(np.unique(weight, return_counts=True)[1].max(initial=0))
 
 
 def _own_column(name: str, table: Table, known: Mapping[int, int]) -> NDArray[np.int64] | None:
@@ -104,7 +117,11 @@ CELLS.rule(TOTAL)(lambda node, args, read: args[0])
 @CELLS.rule(COLUMN)
 def _column_part(node: Expression, args: list[_KnownPart], read: Read) -> _KnownPart:
     values = read(node.data)
-    return _KnownPart(None, True) if values is None else _KnownPart(values, values != 0)
+    return _KnownPart(None, True, 1) if values is None else _part_of(values)
+
+
+def _part_of(values: Any) -> _KnownPart:
+    return _KnownPart(values, values != 0, values)
 
 
 @CELLS.rule(PRODUCT)
@@ -112,7 +129,9 @@ def _product_part(node: Expression, args: list[_KnownPart], read: Read) -> _Know
     left, right = args
     both = left.values is not None and right.values is not None
     values = left.values * right.values if both else None
-    return _KnownPart(values, left.support & right.support)
+    alone = left.weight is not None and right.weight is not None
+    weight = left.weight * right.weight if alone else None
+    return _KnownPart(values, left.support & right.support, weight)
 
 
 @CELLS.rule(LINEAR)
@@ -122,7 +141,7 @@ def _sum_part(node: Expression, args: list[_KnownPart], read: Read) -> _KnownPar
     coefficients, constant = node.data
     if all(one.values is not None for one in args):
         values = constant + sum(c * one.values for c, one in zip(coefficients, args, strict=True))
-        return _KnownPart(values, values != 0)
+        return _part_of(values)
     support: Any = constant != 0
     for one in args:
         support = support | one.support

@@ -148,6 +148,11 @@ class Linkage:
                 f"{self.agent} together with one site can try out the identifiers of the others' "
                 "people"
             )
+            if self.multiplies:
+                found.append(
+                    f"{self.agent}, which assigns slots, can let the sites share one person alone: "
+                    "anybody who gets the answers learns the columns of that person"
+                )
         else:
             found.append("a site that makes up identifiers learns whether they are at the other")
         if self.reveals == MEMBERS:

@@ -547,6 +547,28 @@ def _is_complete(rows: pd.DataFrame, schema: Schema) -> NDArray[np.bool_]:
     return ~np.logical_or.reduce(list(masks.values())) if masks else np.ones(len(rows), dtype=bool)
 
 
+def _check_slots(study: Study, links: Links, slots: NDArray[np.int64]) -> None:
+    """Refuse slots that are not one for each person: columns of few people would be counted, and
+    this site would think that there are many.
+    """
+    linkage = study.document.linkage
+    n_people = links.people[study.me.name]
+    seated = slots[slots != _NO_SLOT]
+    expected = n_people if linkage is not None and linkage.multiplies else links.n_linked
+    good = (
+        len(slots) == n_people
+        and len(np.unique(seated)) == len(seated) == expected
+        and seated.min(initial=0) >= 0
+        and seated.max(initial=0) < links.n_slots
+    )
+    if not good:
+        raise FileFormatError(
+            "these slots are not one for each of this site's people who are linked: do not go on "
+            "with who has sent them",
+            code="malformed-slots",
+        )
+
+
 def _slots_of(study: Study, people: People) -> NDArray[np.int64]:
     """Return the slot of each person; -1 for those without one."""
     links, me = links_of(study.state()), study.me.name
@@ -574,7 +596,6 @@ def _slots_of(study: Study, people: People) -> NDArray[np.int64]:
         mine, shared = _shared_points(study, links)
         slot_of = {point: slot for slot, point in enumerate(shared)}
         slots = np.array([slot_of.get(one, _NO_SLOT) for one in mine], dtype="<i8")
-    if len(slots) != links.people[me] or slots.max(initial=0) >= links.n_slots:
-        raise FileFormatError("these slots are not of this site's people", code="malformed-slots")
+    _check_slots(study, links, slots)
     found: NDArray[np.int64] = slots[np.array(own, dtype=np.int64)]
     return found

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NoReturn
 
-from encryptedstats.crypto.envelopes import PUBLIC_BYTES, SEED_BYTES, Reader, derive_key
+from encryptedstats.crypto.envelopes import SEED_BYTES, Reader, derive_key, is_public_key
 from encryptedstats.crypto.signatures import SIGNING_KEY_BYTES, Signer, verifies
 from encryptedstats.errors import (
     ArgumentError,
@@ -63,7 +63,7 @@ class Party:
             and isinstance(coin, str)
             and len(bytes.fromhex(coin)) == hashlib.sha256().digest_size
         )
-        if not good or (len(signing), len(sealing)) != (SIGNING_KEY_BYTES, PUBLIC_BYTES):
+        if not good or len(signing) != SIGNING_KEY_BYTES or not is_public_key(sealing):
             raise ArgumentError("malformed keys of a party", code="malformed-keys")
         return cls(name, signing, sealing, coin)
 

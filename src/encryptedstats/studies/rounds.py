@@ -67,7 +67,7 @@ def _take_step(state: StudyState, said: Message) -> None:
         said.by not in now.objects,
         f"the totals of {said.by} are there already: the first ones count",
     )
-    digest = said.digest("state")
+    digest, rows = said.digest("state"), "" if number else said.digest("rows")
     most = state.document.procedures[said.text("question")].procedure.at_most
     if said.content.get("object") == END:
         state.need(1 < number <= most + 1, "nothing was measured that it could end with")
@@ -76,6 +76,8 @@ def _take_step(state: StudyState, said: Message) -> None:
         state.need(number <= most, f"there are at most {most} rounds")
         found = said.digest("object")
         refuse_replayed(state, found)
+    if not number:
+        run.rows[said.by] = rows
     now.objects[said.by], now.states[said.by] = found, digest
     if now.agreed and not now.is_end:
         run.open_step()
@@ -224,6 +226,8 @@ def _next_action(study: Study, name: str, table: Table | None) -> str | None:
     if table is None:
         return None
     data = _keep_totals(study, name, state, course, table)
+    if not course.number:
+        said["rows"] = commit_to_rows(study, table)
     study.post(STEP, {**said, "object": hashlib.sha256(data).hexdigest()})
     return f"totals of {name}, round {course.number}"
 
@@ -269,16 +273,26 @@ def check_rows_stay(study: Study, run: SiteRun, table: Table) -> None:
     """Refuse other rows than those of the first round of all procedures: the difference of two
     sums would be of the rows that changed.
     """
-    found = hashlib.sha256(f"{table.n_rows} {table.n_dropped}\n".encode())
-    for part in table.raw_values():
-        found.update(part)
-    own = found.hexdigest().encode()
-    if study._keep(f"rows-of-rounds-{run.attempt}", lambda: own) != own:
+    own, me = commit_to_rows(study, table), study.me.name
+    said = {one.rows[me] for one in study.state().runs.values() if me in one.rows}
+    kept = study._keep(f"rows-of-rounds-{run.attempt}", own.encode).decode()
+    if {kept, *said} != {own}:
         raise StudyError(
             "these are not the rows that you gave in the first round, in their order: a difference "
             "of rounds would be of the rows that changed",
             code="other-rows",
         )
+
+
+def commit_to_rows(study: Study, table: Table) -> str:
+    """Return a keyed hash of a site's rows, which it gives in step 0 and all later masks are bound
+    to. So a site that has lost its files does not send other rows under masks that it has used.
+    """
+    found = hmac.new(study.me.secret(b"rows of rounds"), digestmod=hashlib.sha256)
+    found.update(f"{table.n_rows} {table.n_dropped}\n".encode())
+    for part in table.raw_values():
+        found.update(part)
+    return found.hexdigest()
 
 
 def _readers(study: Study, step: SiteStep) -> tuple[str, ...]:

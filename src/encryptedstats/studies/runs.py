@@ -47,10 +47,12 @@ class Round:
 class SiteStep(Round):
     """A step of a procedure: a round of totals, and the state in which each site measures.
 
-    ``states`` has a hash of the state and of all sums before it, by site.
+    ``states`` has a hash of the state and of all sums before it, by site. ``rows`` is a hash of
+    what all members have said of their rows in step 0; empty in that step.
     """
 
     attempt: int = 0
+    rows: str = ""
     states: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -66,7 +68,7 @@ class SiteStep(Round):
 
     @property
     def place(self) -> list[Any]:
-        return [self.attempt, self.number, *sorted(set(self.states.values()))]
+        return [self.attempt, self.number, self.rows, *sorted(set(self.states.values()))]
 
 
 @dataclass
@@ -80,6 +82,9 @@ class SiteRun:
     members : tuple of str
     steps : list of SiteStep
         All but the last are complete.
+    rows : dict
+        By site: a keyed hash of its rows, which stay the same in all steps. Nobody else has its
+        key, so it tells nothing of them.
     stopped : dict
         By site: the code of the rule by which it refused to go on.
     """
@@ -87,6 +92,7 @@ class SiteRun:
     attempt: int
     members: tuple[str, ...]
     steps: list[SiteStep] = field(default_factory=list)
+    rows: dict[str, str] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -94,7 +100,9 @@ class SiteRun:
 
     def open_step(self) -> None:
         """Open the step that follows from those that are complete."""
-        self.steps.append(SiteStep(len(self.steps), self.members, attempt=self.attempt))
+        said = json.dumps([self.rows[site] for site in self.members if site in self.rows])
+        rows = hashlib.sha256(said.encode()).hexdigest() if self.steps else ""
+        self.steps.append(SiteStep(len(self.steps), self.members, attempt=self.attempt, rows=rows))
 
     @property
     def current(self) -> SiteStep:

@@ -162,6 +162,9 @@ class Study:
     # -- who is who --------------------------------------------------------------------------------
 
     def _become(self, identity: str | os.PathLike[str] | Identity, passphrase: str | None) -> None:
+        """Act as a party, with its files at home; without them it might send other bytes under
+        masks, or for a coin, that it has used.
+        """
         me = identity if isinstance(identity, Identity) else Identity.load(identity, passphrase)
         if me.study != self.document.id:
             raise KeyMismatchError(
@@ -175,6 +178,13 @@ class Study:
         if not isinstance(identity, Identity):
             self._home = os.fspath(identity)
             self._seen = self._home + _SEEN
+            if not object_exists(self._seen):
+                raise StudyError(
+                    f"{self._seen} is missing, which was made with the identity: without its files "
+                    f"this party does not know what it has sent. Put back all files whose names "
+                    f"begin with {Path(self._home).name}, or agree on another study",
+                    code="files-at-home-missing",
+                )
             self._remember()
 
     def path_by_identity(self, suffix: str) -> str:
@@ -361,6 +371,9 @@ class Study:
             me = Identity.load(identity, passphrase)
         else:
             me = Identity.new(study.document.id, name, study.document.reading_key(name, invited))
+            # Before the identity is there, so that none is ever without it.
+            head = study.transcript.head().encode() + b"\n"
+            write_object(os.fspath(identity) + _SEEN, head, private=True)
             me.save(identity, passphrase)
         study._become(identity, passphrase)
         if me.name != name:

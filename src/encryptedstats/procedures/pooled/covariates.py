@@ -77,6 +77,18 @@ class Covariates:
                 found |= dict.fromkeys(tuple(sorted(cell)) for cell in product(*axes.values()))
         return list(found)
 
+    def cells_with_numbers(self, n_terms: int) -> list[tuple[tuple[int, int], ...]]:
+        """Return the levels over whose rows products of columns of up to so many terms sum up a
+        number.
+        """
+        found = dict[tuple[tuple[int, int], ...], None]()
+        for terms in combinations_with_replacement(self.made.terms, n_terms):
+            axes = {j: one for term in terms for j, one in self._levels(term.atoms).items()}
+            is_number = any(len(self._levels(term.atoms)) < len(term.atoms) for term in terms)
+            if axes and is_number:
+                found |= dict.fromkeys(tuple(sorted(cell)) for cell in product(*axes.values()))
+        return list(found)
+
     def _levels(self, atoms: Sequence[FormulaNode]) -> dict[int, list[tuple[int, int]]]:
         """Return the levels of the factors of a term, by position."""
         found = {}
@@ -91,10 +103,7 @@ class Covariates:
 
     def cell_names(self, schema: Schema | PublicSchema) -> list[str]:
         """Return the names of the counted levels."""
-        return [
-            ", ".join(f"{variable_name(schema, j)} (level {level + 1})" for j, level in cell)
-            for cell in self.cells
-        ]
+        return [name_cell(cell, schema) for cell in self.cells]
 
     def ranges(self, schema: Schema | PublicSchema) -> list[tuple[float, float]]:
         """Return the middle and half the width of the range of each column after the intercept, in
@@ -140,12 +149,7 @@ class Covariates:
         Sums are at most the rows in size, so the integers are below rows x 2^bits: 2^100 for 2^40
         rows and 60 bits.
         """
-        counts = []
-        for cell in self.cells:
-            inside = complete.copy()
-            for where, level in cell:
-                inside &= np.asarray(table.codes_of(where)) == level
-            counts.append(int(inside.sum()))
+        counts = [int((complete & is_in_cell(table, cell)).sum()) for cell in self.cells]
         units = self.to_units(x, table.schema)
         return [*counts, *to_integers([*units.sum(axis=0), *(units**2).sum(axis=0)], bits)]
 
@@ -198,6 +202,19 @@ class Spread:
 
     means: list[float]
     sds: list[float]
+
+
+def name_cell(cell: Sequence[tuple[int, int]], schema: Schema | PublicSchema) -> str:
+    """Return the levels of a cell in words."""
+    return ", ".join(f"{variable_name(schema, j)} (level {level + 1})" for j, level in cell)
+
+
+def is_in_cell(table: Table, cell: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
+    """Return which rows of a table have the levels of a cell."""
+    inside = np.ones(len(table), dtype=bool)
+    for where, level in cell:
+        inside &= np.asarray(table.codes_of(where)) == level
+    return inside
 
 
 def _n_variables(pair: tuple[Mapping[int, Any], Mapping[int, Any]]) -> int:

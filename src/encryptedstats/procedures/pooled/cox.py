@@ -2,7 +2,7 @@
 
 Each Newton step takes two rounds. The first opens sums over risk sets; the likelihood, the score
 and what each risk set weighs in the information follow from them. The second opens one weighted
-matrix of products over all risk sets, so that products of single risk sets stay closed.
+matrix of products over all risk sets, in place of one for each.
 
 Bounds: z is at most 2e5 in size and exp(z'beta) is refused with the total that it is in, from 2^210
 on; with linear predictors below 30, sums over 2^40 rows are below 2^(40 + 44 + 36 + bits).
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from encryptedstats.errors import DataError, DisclosureError, ParameterError
 from encryptedstats.procedures.pooled.algebra import Cholesky, dot, n_pairs, pack, unpack
 from encryptedstats.procedures.pooled.base import PooledRegression, refuse_weights
-from encryptedstats.procedures.pooled.covariates import Spread
+from encryptedstats.procedures.pooled.covariates import Spread, is_in_cell, name_cell
 from encryptedstats.procedures.pooled.cox_result import PooledCoxResult, read_cox
-from encryptedstats.procedures.pooled.risk_sets import RiskRows, RiskSteps, StepSums
+from encryptedstats.procedures.pooled.risk_sets import RiskRows, RiskSteps, StepSums, TimeCounts
 from encryptedstats.procedures.pooled.scaling import BITS, to_floats, to_integers
 from encryptedstats.procedures.site_procedure import RowLimits, State
 from encryptedstats.statistics.hazards import TIES
@@ -67,7 +67,9 @@ class PooledCox(PooledRegression):
     reference : dict, optional
         The level of a factor that all others are compared with; its first by default.
     minimum : int
-        Times are merged until as many rows leave at each step, and Efron's events are as many.
+        Times are merged until as many rows, or none, leave at each step, of all rows, of every
+        level and of the levels of two factors; and for Efron's rule as many with the event, and
+        without.
     epsilon : float
         The relative change of the log-likelihood below which the fit has converged, as in R.
     max_iterations : int
@@ -120,8 +122,10 @@ class PooledCox(PooledRegression):
         return found.from_parameters({**found.parameters(), "event_level": level})
 
     def fits(self, schema: PublicSchema) -> Any:
-        """Return the time, the event and the columns of the formula."""
-        return [*super().fits(schema), self.event, self._event_level(schema)]
+        """Return None: a study has one of them. Times are merged otherwise with other covariates,
+        and risk sets would differ by few rows.
+        """
+        return None
 
     # -- rounds ------------------------------------------------------------------------------------
 
@@ -160,7 +164,8 @@ class PooledCox(PooledRegression):
         covariates, stage = self._covariates(schema), state["stage"]
         k = covariates.n - 1
         if stage == COUNTS:
-            return 1 + 2 * self._n_times(schema) + covariates.n_counts
+            n_groups = 1 + len(covariates.cells)
+            return 1 + 2 * self._n_times(schema) * n_groups + covariates.n_counts
         if stage == SUMS:
             return self._n_sums(k, len(state["starts"]))
         return 3 * n_pairs(k) + k if stage == LAST else n_pairs(k)
@@ -180,8 +185,8 @@ class PooledCox(PooledRegression):
     def check(
         self, state: State, totals: Sequence[int], schema: PublicSchema, limits: RowLimits
     ) -> None:
-        """Refuse few rows of a level, few events, and steps at which fewer rows may leave than the
-        study has agreed on.
+        """Refuse few rows of a level, few events and few rows without, of all rows and of every
+        level, and steps at which fewer rows may leave than the study has agreed on.
         """
         if state["stage"] != COUNTS:
             return
@@ -191,8 +196,13 @@ class PooledCox(PooledRegression):
                 "every step of a risk set: give minimum= as many",
                 code="minimum-too-small",
             )
-        n, (_, events), rest = self._counts(totals, schema)
-        self._check_cells(rest, schema, limits, {"complete rows": n, "events": sum(events)})
+        n, groups, rest = self._counts(totals, schema)
+        named = ["", *(f"{name_cell(one, schema)}, " for one in self._groups(schema))]
+        counts = {"complete rows": n}
+        for name, group in zip(named, groups, strict=True):
+            events = sum(group.events)
+            counts |= {f"{name}events": events, f"{name}no event": sum(group.leaving) - events}
+        self._check_cells(rest, schema, limits, counts)
 
     # -- at a site ---------------------------------------------------------------------------------
 
@@ -208,9 +218,11 @@ class PooledCox(PooledRegression):
         is_event = outcome[known] == self._event_level(public)
         x = x[known[complete]]
         if state["stage"] == COUNTS:
-            n = self._n_times(public)
-            counts = [np.bincount(times, minlength=n), np.bincount(times[is_event], minlength=n)]
-            listed = [int(one) for part in counts for one in part]
+            n, listed = self._n_times(public), list[int]()
+            for cell in ((), *self._groups(public)):
+                inside = is_in_cell(table, cell)[known]
+                for own in (times[inside], times[inside & is_event]):
+                    listed += np.bincount(own, minlength=n).tolist()
             return [len(x), *listed, *covariates.count(table, x, known, self.bits)]
         z = covariates.standardise(x, Spread(state["means"], state["sds"]), table.schema)
         rows, steps = RiskRows(z[:, 1:], times, is_event), _steps(state)
@@ -252,22 +264,17 @@ class PooledCox(PooledRegression):
 
     def _begin(self, state: State, opened: Sequence[int], schema: Schema | PublicSchema) -> State:
         covariates = self._covariates(schema)
-        n, (leaving, events), rest = self._counts(opened, schema)
-        pairs = zip(leaving, events, strict=True)
-        if sum(leaving) != n or any(not 0 <= d <= left for left, d in pairs):
-            raise DataError(
-                "the rows and events of the times do not add up: a site has given false counts",
-                code="impossible-counts",
-            )
+        n, groups, rest = self._counts(opened, schema)
+        events = groups[0].events
         if not sum(events):
             raise DataError(
                 f"no row has the event: all {n:,} rows are censored, and a Cox regression needs "
                 "events",
                 code="no-events",
             )
-        steps = RiskSteps.of(leaving, events, self.minimum, self.ties == "efron")
+        steps = RiskSteps.of(groups, self.minimum, self.ties == "efron")
         spread = covariates.spread(rest, n, self.bits)
-        at_risk = [sum(leaving[start:]) for start in steps.starts]
+        at_risk = [sum(groups[0].leaving[start:]) for start in steps.starts]
         k = covariates.n - 1
         return {
             **state,
@@ -344,12 +351,32 @@ class PooledCox(PooledRegression):
         (time,) = self._covariates(schema).made.targets
         return _n_levels(schema.public(), time)
 
+    def _groups(self, schema: Schema | PublicSchema) -> list[tuple[tuple[int, int], ...]]:
+        """Return the levels, and those of two factors, whose rows are counted by time: sums at a
+        step are of these as well, and where there are few steps, products at each of them follow
+        from the weighted sums of all.
+        """
+        return self._covariates(schema).cells
+
     def _counts(
         self, opened: Sequence[int], schema: Schema | PublicSchema
-    ) -> tuple[int, tuple[Sequence[int], Sequence[int]], Sequence[int]]:
-        """Return rows, rows that leave and events by time, and what is counted of covariates."""
-        n, rest = self._n_times(schema), opened[1:]
-        return opened[0], (rest[:n], rest[n : 2 * n]), rest[2 * n :]
+    ) -> tuple[int, list[TimeCounts], Sequence[int]]:
+        """Return rows, rows that leave and events by time, of all rows and of every level, and what
+        is counted of covariates; refuse counts that cannot be.
+        """
+        n, end = self._n_times(schema), 1
+        groups = []
+        for _ in range(1 + len(self._groups(schema))):
+            groups.append(TimeCounts(opened[end : end + n], opened[end + n : end + 2 * n]))
+            end += 2 * n
+        pairs = [zip(one.events, one.leaving, groups[0].leaving, strict=True) for one in groups]
+        possible = all(0 <= d <= own <= left for part in pairs for d, own, left in part)
+        if sum(groups[0].leaving) != opened[0] or not possible:
+            raise DataError(
+                "the rows and events of the times do not add up: a site has given false counts",
+                code="impossible-counts",
+            )
+        return opened[0], groups, opened[end:]
 
 
 def _steps(state: State) -> RiskSteps:

@@ -24,6 +24,7 @@ from encryptedstats.statistics.survival import times_of
 from encryptedstats.tables.questions.summaries import variable_name
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
+from encryptedstats.words import plural
 
 if TYPE_CHECKING:
     from encryptedstats.procedures.pooled.cox import PooledCox
@@ -168,7 +169,7 @@ def _assumptions(
     (time,) = covariates.made.targets
     found = [f"event: {outcome.name} is {outcome.labels[asked._event_level(schema)]}"]
     found.append(
-        f"{len(state['starts'])} steps of {variable_name(schema, time)} with events, at which "
+        f"{plural(len(state['starts']), 'step')} of {variable_name(schema, time)} with events, at which "
         f"{asked.minimum} rows or more leave"
     )
     return found

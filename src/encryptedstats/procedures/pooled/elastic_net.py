@@ -162,7 +162,7 @@ class PooledElasticNet(FamilyRegression):
     def n_totals(self, state: State, schema: PublicSchema) -> int:
         covariates = self._covariates(schema)
         if state["stage"] == COUNTS:
-            return 1 + self._n_sums + covariates.n_counts
+            return self._n_counts(covariates)
         return n_pairs(covariates.n) + covariates.n + 3
 
     def n_opened(self, schema: PublicSchema) -> int:

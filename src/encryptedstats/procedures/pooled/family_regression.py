@@ -4,6 +4,7 @@ rows of a site, and halved steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -12,7 +13,12 @@ from numpy.typing import NDArray
 
 from encryptedstats.errors import Cure, DataError, ParameterError, SchemaError
 from encryptedstats.procedures.pooled.base import PooledRegression, refuse_weights
-from encryptedstats.procedures.pooled.covariates import Covariates, Spread
+from encryptedstats.procedures.pooled.covariates import (
+    Covariates,
+    Spread,
+    is_in_cell,
+    name_cell,
+)
 from encryptedstats.procedures.pooled.families import (
     BINOMIAL,
     FAMILIES,
@@ -74,12 +80,12 @@ class FamilyRegression(PooledRegression):
 
     def start(self, schema: Schema | PublicSchema) -> State:
         self._check_outcome(schema.public())
-        width = self._covariates(schema).offset_width(schema)
+        width = self._covariates(schema).offset_width(schema) + self._exposure_width(schema)
         if width > WIDEST_OFFSET:
             raise ParameterError(
-                f"formula={self.formula!r}: by the bounds of the schema, offsets differ by up to "
-                f"{width:g}, and rounds take {WIDEST_OFFSET:g}: wider ones give all weight to "
-                "single rows",
+                f"formula={self.formula!r}: by the bounds of the schema, offsets, and logarithms "
+                f"of exposures, differ by up to {width:g}, and rounds take {WIDEST_OFFSET:g}: "
+                "wider ones give all weight to single rows",
                 code="offset-too-wide",
             )
         return {"stage": COUNTS, "round": 0, "iterations": 0, "converged": False}
@@ -90,14 +96,23 @@ class FamilyRegression(PooledRegression):
     def check(
         self, state: State, totals: Sequence[int], schema: PublicSchema, limits: RowLimits
     ) -> None:
-        """Refuse levels, and classes of a binomial outcome, with few rows."""
+        """Refuse levels with few rows, and classes of a binomial outcome with few rows of all or of
+        a level over which a number is summed.
+        """
         if state["stage"] != COUNTS:
             return
         outcomes = {"complete rows": totals[0]}
+        counts = totals[1 + self._n_sums :]
         if self.family == BINOMIAL:
             events = totals[1] >> self.bits
             outcomes |= {"event": events, "no event": totals[0] - events}
-        self._check_cells(totals[1 + self._n_sums :], schema, limits, outcomes)
+            covariates = self._covariates(schema)
+            rows = dict(zip(covariates.cells, counts, strict=False))
+            cells = self._outcome_cells(covariates)
+            for cell, n in zip(cells, totals[len(totals) - len(cells) :], strict=True):
+                name = name_cell(cell, schema)
+                outcomes |= {f"{name}, event": n, f"{name}, no event": rows[cell] - n}
+        self._check_cells(counts, schema, limits, outcomes)
 
     # -- at a site ---------------------------------------------------------------------------------
 
@@ -114,6 +129,8 @@ class FamilyRegression(PooledRegression):
                 exposure = exposure * np.exp(offset[known[complete]])
             sums = self._kind.sums(y, exposure)
             counts = covariates.count(table, x, inside, self.bits)
+            for cell in self._outcome_cells(covariates):
+                counts.append(int(y[is_in_cell(table, cell)[inside]].sum()))
             return [len(x), *to_integers(sums, self.bits), *counts]
         both, kept = complete & known, known[complete]
         z = covariates.standardise(x[kept], _spread(state), table.schema)
@@ -170,7 +187,8 @@ class FamilyRegression(PooledRegression):
                 "explain",
                 code="constant-outcome",
             )
-        spread = covariates.spread(opened[1 + self._n_sums :], n, self.bits)
+        start = 1 + self._n_sums
+        spread = covariates.spread(opened[start : start + covariates.n_counts], n, self.bits)
         begun = {"n": n, "sums": sums, "means": spread.means, "sds": spread.sds}
         return {**after, **begun, "stage": START, "beta": [0.0] * covariates.n, "last": None}
 
@@ -200,6 +218,27 @@ class FamilyRegression(PooledRegression):
     @property
     def _link(self) -> Link:
         return LINKS[self.link or self._kind.links[0]]
+
+    def _exposure_width(self, schema: Schema | PublicSchema) -> float:
+        """Return how far apart the logarithms of two exposures can be: all are above 0."""
+        if self.exposure is None:
+            return 0.0
+        known = schema.public().at(position(schema, self.exposure))
+        return math.log(max(known.high or 0, 1) / max(known.low or 0, 1))
+
+    def _n_counts(self, covariates: Covariates) -> int:
+        """Return how many totals the first round has."""
+        cells = self._outcome_cells(covariates)
+        return 1 + self._n_sums + covariates.n_counts + len(cells)
+
+    def _outcome_cells(self, covariates: Covariates) -> list[tuple[tuple[int, int], ...]]:
+        """Return the levels whose events are counted: sums of a number over the rows of a level
+        with one outcome follow from the score of a binomial. Where rows with the event start with
+        another weight than those without, they also follow from products of columns.
+        """
+        if self.family != BINOMIAL:
+            return []
+        return covariates.cells_with_numbers(2 if self._link is LINKS["cloglog"] else 1)
 
     @property
     def _n_sums(self) -> int:

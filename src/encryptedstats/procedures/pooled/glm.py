@@ -142,7 +142,7 @@ class PooledGLM(FamilyRegression):
     def n_totals(self, state: State, schema: PublicSchema) -> int:
         covariates = self._covariates(schema)
         if state["stage"] == COUNTS:
-            return 1 + self._n_sums + covariates.n_counts
+            return self._n_counts(covariates)
         n = covariates.n
         if state["stage"] in (JOINT, LAST):
             return n_joint_totals(n) if state["stage"] == JOINT else n_pairs(n)

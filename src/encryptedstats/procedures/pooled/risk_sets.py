@@ -1,8 +1,10 @@
 """Risk sets over an agreed grid of times, merged until enough rows leave at every step.
 
 The difference of two consecutive sums over risk sets is a sum over the rows that leave between
-them, and Efron's rule needs sums over the events of one time. So times are merged, in their order,
-until both are sums over the minimum of rows; a single event needs no sum of its own.
+them; without the sum over events, which Efron's rule needs, it is one over censored rows; and
+columns of factors, and products of two, have the share of their levels in each. So times are
+merged, in their order, until all of these are sums over the minimum of rows, or over none. A single
+event needs no sum of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -23,26 +26,75 @@ Floats = NDArray[np.float64]
 _LOG_2: Final = exact_log(2.0)
 
 
-def merge_times(
-    leaving: Sequence[int], events: Sequence[int], minimum: int, efron: bool
-) -> list[int]:
-    """Return the first time of each step.
+@dataclass(frozen=True)
+class TimeCounts:
+    """Rows of a group by time: all rows, or those of a level.
 
-    >>> merge_times([20, 3, 4, 9, 2], [5, 1, 0, 2, 0], 10, efron=False)
-    [0, 1]
+    Attributes
+    ----------
+    leaving : sequence of int
+        Rows that leave at each time, with or without the event.
+    events : sequence of int
     """
 
-    def is_enough(start: int, end: int) -> bool:
-        n, d = sum(leaving[start:end]), sum(events[start:end])
-        return n >= minimum and (not efron or d <= 1 or d >= minimum)
+    leaving: Sequence[int]
+    events: Sequence[int]
 
-    starts = [0]
-    for time in range(1, len(leaving)):
-        if is_enough(starts[-1], time):
-            starts.append(time)
-    while len(starts) > 1 and not is_enough(starts[-1], len(leaving)):
-        starts.pop()
+    def between(self, start: int, end: int) -> tuple[int, int]:
+        """Return the rows that leave from one time until before another, and their events."""
+        return sum(self.leaving[start:end]), sum(self.events[start:end])
+
+
+def merge_times(groups: Sequence[TimeCounts], minimum: int, efron: bool) -> list[int]:
+    """Return the first time of each step, as many as can be; the first group is of all rows.
+
+    >>> merge_times([TimeCounts([20, 3, 4, 9, 2], [5, 1, 0, 2, 0])], 10, efron=False)
+    [0, 1]
+    """
+    starts = _merge(groups, minimum, efron, single=True)
+    if efron and not _are_hidden(_count_single(groups, starts), minimum):
+        return _merge(groups, minimum, efron, single=False)
     return starts
+
+
+def _merge(groups: Sequence[TimeCounts], minimum: int, efron: bool, *, single: bool) -> list[int]:
+    """Return the most steps that have enough rows, the earliest of several; one if none have."""
+    n_times = len(groups[0].leaving)
+    sums = [[[0, *accumulate(part)] for part in (g.leaving, g.events)] for g in groups]
+
+    def is_enough(start: int, end: int) -> bool:
+        counts = [[part[end] - part[start] for part in group] for group in sums]
+        rows, events = counts[0]
+        shown = [n for n, _ in counts]
+        if efron and not (single and events == 1):
+            shown += [one for n, d in counts for one in (d, n - d)]
+        return rows >= minimum and _are_hidden(shown, minimum)
+
+    #: From each time on: how many steps there can be, and where the first of them ends.
+    most: list[tuple[int, int]] = [(-1, n_times)] * n_times + [(0, n_times)]
+    for start in reversed(range(n_times)):
+        for end in reversed(range(start + 1, n_times + 1)):
+            if most[end][0] >= max(most[start][0] - 1, 0) and is_enough(start, end):
+                most[start] = (most[end][0] + 1, end)
+    starts, end = [0], most[0][1]
+    while end < n_times:
+        starts.append(end)
+        end = most[end][1]
+    return starts
+
+
+def _are_hidden(counts: Sequence[int], minimum: int) -> bool:
+    """Return whether sums over so many rows each are of enough rows, or of none."""
+    return all(not count or count >= minimum for count in counts)
+
+
+def _count_single(groups: Sequence[TimeCounts], starts: Sequence[int]) -> list[int]:
+    """Return the events of each group in steps with a single event: the sum over all events, less
+    those of the other steps, is over these.
+    """
+    ends = [*starts[1:], len(groups[0].leaving)]
+    steps = [one for one in zip(starts, ends, strict=True) if groups[0].between(*one)[1] == 1]
+    return [sum(group.between(*one)[1] for one in steps) for group in groups]
 
 
 @dataclass(frozen=True)
@@ -60,11 +112,9 @@ class RiskSteps:
     events: list[int]
 
     @classmethod
-    def of(
-        cls, leaving: Sequence[int], events: Sequence[int], minimum: int, efron: bool
-    ) -> RiskSteps:
-        """Return the merged steps that have events."""
-        starts = merge_times(leaving, events, minimum, efron)
+    def of(cls, groups: Sequence[TimeCounts], minimum: int, efron: bool) -> RiskSteps:
+        """Return the merged steps that have events; the first group is that of all rows."""
+        starts, events = merge_times(groups, minimum, efron), groups[0].events
         sums = [sum(events[a:b]) for a, b in zip(starts, [*starts[1:], len(events)], strict=True)]
         kept = [k for k, d in enumerate(sums) if d]
         return cls([starts[k] for k in kept], [sums[k] for k in kept])
