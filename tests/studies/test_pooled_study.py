@@ -98,6 +98,13 @@ OTHERS = {
         ),
         followed(),
     ),
+    "cox_net": (
+        es.PooledCoxNet("week ~ age", alpha=0.05, max_iterations=4),
+        es.Schema.infer(followed(), target="died", numbers="keep").with_kind(
+            "week", "ordinal", levels=range(1, 11)
+        ),
+        followed(),
+    ),
     "enet": (
         es.PooledElasticNet("dose ~ age + arm", alpha=0.1, max_iterations=3),
         es.Schema.infer(FRAME, numbers="keep"),
