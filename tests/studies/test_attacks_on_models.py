@@ -6,6 +6,7 @@ Sites measure and add up as in a study, by its state machine, without masks.
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import encryptedstats as es
 from encryptedstats.procedures.pooled import family_regression
 from encryptedstats.procedures.pooled.algebra import unpack
 from encryptedstats.procedures.pooled.base import PooledRegression
+from encryptedstats.procedures.pooled.cox_rounds import CoxRounds
 from encryptedstats.procedures.pooled.kmeans import smallest_cut
 from encryptedstats.procedures.site_procedure import RowLimits, SiteCourse, SiteProcedure
 from error_codes import error
@@ -124,12 +126,11 @@ def followed() -> pd.DataFrame:
     return FRAME.assign(week=week, died=rng.choice(["no", "yes"], N))
 
 
-def test_false_counts_of_events_do_not_keep_sites_busy() -> None:
-    """Efron's rule takes as many steps as there are events: sites would add up for ever."""
+@pytest.mark.parametrize("model", [es.PooledCox, es.PooledCoxNet])
+def test_false_counts_of_events_do_not_keep_sites_busy(model: Any) -> None:
+    """Ties take as many steps as there are events: sites would add up for ever."""
     schema = schema_of(followed(), target="died").with_kind("week", "ordinal", levels=range(1, 5))
-    course = SiteCourse(
-        es.PooledCox("week ~ age").in_ids(schema), schema.public(), RowLimits(most_rows=N)
-    )
+    course = SiteCourse(model("week ~ age").in_ids(schema), schema.public(), RowLimits(most_rows=N))
     table = schema.table(followed())
     course.take(course.measure(table))
     sums = course.measure(table)
@@ -149,6 +150,104 @@ def test_more_rows_than_the_study_was_planned_for_are_not_believed() -> None:
     with pytest.raises(es.StudyError, check=error("impossible-row-count")):
         course.take([N + 1, 0])
     course.take([N, 0])
+
+
+# -- two grids of one time ------------------------------------------------------------------------
+
+
+def early() -> tuple[pd.DataFrame, es.Schema]:
+    """Ten people leave in the first week, and one in the second."""
+    frame = followed().assign(week=lambda d: 3 + d["week"] % 2)
+    others = frame.index[frame.index != PERSON]
+    frame.loc[others[:10], "week"] = 1
+    frame.loc[PERSON, ["week", "died"]] = [2, "yes"]
+    schema = schema_of(frame, target="died").with_kind("week", "ordinal", levels=range(1, 5))
+    return frame, schema
+
+
+def sums_by_step(
+    asked: SiteProcedure, frame: pd.DataFrame, schema: es.Schema
+) -> tuple[np.ndarray[Any, Any], tuple[float, float]]:
+    """What is summed over each risk set at the start, and how ages are standardised."""
+    sums, course = open_rounds(asked, frame, schema, most=3)
+    k = asked.in_ids(schema).n_parameters(schema.public())
+    lines = np.array(sums[2][k:-1], dtype=float) / 2**40
+    age = course.state["means"][0], course.state["sds"][0]
+    return lines[: len(course.state["starts"]) * (k + 1)].reshape(-1, k + 1), age
+
+
+def age_between(
+    one: SiteProcedure, other: SiteProcedure, frame: pd.DataFrame, schema: es.Schema
+) -> float:
+    """The age of who leaves between the second steps of two grids."""
+    first, (mean, sd) = sums_by_step(one, frame, schema)
+    second, _ = sums_by_step(other, frame, schema)
+    n, z = first[1, :2] - second[1, :2]
+    assert n == 1
+    ((middle, half), *_) = one.in_ids(schema)._covariates(schema).ranges(schema)
+    return float((z * sd + mean) * half + middle)
+
+
+GRIDS = {
+    "minimum": (
+        es.PooledCox("week ~ age", ties="breslow", max_iterations=2),
+        es.PooledCox("week ~ age + pay", ties="breslow", minimum=11, max_iterations=2),
+    ),
+    "model": (
+        es.PooledCoxNet("week ~ age", max_iterations=2),
+        es.PooledCox("week ~ age + pay", ties="breslow", minimum=11, max_iterations=2),
+    ),
+}
+
+
+def study_of(folder: Path, *asked: SiteProcedure) -> es.Study:
+    return es.Study.create(
+        folder,
+        schema=early()[1],
+        questions={f"q{k}": one for k, one in enumerate(asked)},
+        n_rows=N,
+        sites=["north", "south", "west"],
+        worker="centre",
+        receiver="registry",
+    )
+
+
+@pytest.mark.parametrize("case", GRIDS)
+def test_two_grids_of_one_time_tell_who_is_between_them(
+    tmp_path: Path, monkeypatch: Patch, case: str
+) -> None:
+    one, other = GRIDS[case]
+    with pytest.raises(es.ParameterError, check=error("other-steps")):
+        study_of(tmp_path / "refused", one, other)
+    monkeypatch.setattr(CoxRounds, "agrees_on", lambda self, schema: {})
+    study_of(tmp_path / "made", one, other)
+    assert age_between(one, other, *early()) == pytest.approx(FRAME["age"][PERSON], abs=1e-6)
+
+
+def test_regressions_of_one_time_have_one_grid(tmp_path: Path) -> None:
+    """Breslow's steps do not depend on the events, and Efron's do."""
+    efron, net = es.PooledCox("week ~ age", max_iterations=2), es.PooledCoxNet("week ~ age + pay")
+    with pytest.raises(es.ParameterError, check=error("other-steps")):
+        study_of(tmp_path / "efron", efron, net)
+    by_sex = {"event": "sex", "event_level": "m", "max_iterations": 2}
+    with pytest.raises(es.ParameterError, check=error("other-steps")):
+        study_of(tmp_path / "events", efron, es.PooledCox("week ~ age", **by_sex))
+    breslow = es.PooledCox("week ~ age", ties="breslow", max_iterations=2)
+    other = es.PooledCox("week ~ age", ties="breslow", **by_sex)
+    net = es.PooledCoxNet("week ~ age", max_iterations=2)
+    assert len(study_of(tmp_path / "made", breslow, other, net).document.procedures) == 3
+
+
+def test_limit_two_times_differ_by_who_is_between_them() -> None:
+    """One person has a relapse before she dies: the two have grids of their own."""
+    frame = followed().assign(relapse=lambda d: d["week"])
+    frame.loc[PERSON, ["relapse", "week"]] = [1, 2]
+    schema = schema_of(frame, target="died")
+    for time in ("week", "relapse"):
+        schema = schema.with_kind(time, "ordinal", levels=range(1, 5))
+    one, other = (es.PooledCoxNet(f"{time} ~ age") for time in ("week", "relapse"))
+    found = age_between(one, other, frame, schema)
+    assert found == pytest.approx(FRAME["age"][PERSON], abs=1e-6)
 
 
 # -- products of two columns ----------------------------------------------------------------------

@@ -97,6 +97,8 @@ class SiteProcedure(Procedure):
     ``fits(schema)``
         what is estimated, such as the target and the covariates, and nothing of where rounds start
         or end: a study has one procedure of a class for each;
+    ``agrees_on(schema)``
+        what other procedures of a study must have in common with it, nothing by default;
     ``of_variables``
         the names of the parameters that hold names of variables, which a study stores as ids.
 
@@ -148,6 +150,12 @@ class SiteProcedure(Procedure):
         procedure of a class is all that a study may ask.
         """
         return None
+
+    def agrees_on(self, schema: PublicSchema) -> dict[tuple[str, int], Any]:
+        """Return what all procedures of a study must have in common, by its name and the position
+        of a variable: sums over two grids of one time differ by the rows between their steps.
+        """
+        return {}
 
     def question(self, state: State, schema: Schema | PublicSchema) -> Question | None:
         """Return None: no worker is asked, sites measure at home."""

@@ -504,6 +504,7 @@ class StudyDocument:
                 )
             check_rows(own, self.schema, self.n_rows, self.n_opened, self.limits)
         self._check_run_once()
+        self._check_agreed()
 
     def _check_run_once(self) -> None:
         """Refuse two procedures that estimate the same from different starts: the differences of
@@ -520,6 +521,21 @@ class StudyDocument:
                     "runs it once",
                     code="repeated-procedure",
                 )
+
+    def _check_agreed(self) -> None:
+        """Refuse two procedures whose sums differ by few rows, such as those of a time that each
+        merges to steps of its own.
+        """
+        for (other, before), (name, one) in combinations(self.procedures.items(), 2):
+            first, second = (own.procedure.agrees_on(self.schema) for own in (before, one))
+            for key in sorted(first.keys() & second.keys()):
+                if canonical_state(first[key]) != canonical_state(second[key]):
+                    raise ParameterError(
+                        f"{other!r} and {name!r} do not agree on {key[0]}, and differences of their "
+                        "sums could be those of few rows. Cox regressions of one time need equal "
+                        "minimum=, and ties='breslow' or the same event",
+                        code="other-steps",
+                    )
 
     def _check_parameters(self) -> None:
         """Refuse parameters under which a promise of the study does not hold."""
