@@ -6,16 +6,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from encryptedstats.cli._console import command_line, printable, time_text
+from encryptedstats.cli._console import command_line, plural, printable, time_text
 from encryptedstats.views import View
 
 if TYPE_CHECKING:
     from encryptedstats.cli._on import Place, Request
-    from encryptedstats.procedures import OpenedRound, Procedure
+    from encryptedstats.procedures import OpenedRound, Procedure, SiteProcedure
+    from encryptedstats.tables.schema.schema import Schema
 
 
 #: Options of the owner, as plans show them.
@@ -45,6 +47,32 @@ def find_rounds(words: Sequence[str]) -> Procedure | None:
             f"--ask 'rounds:NAME={words[0]}'"
         )
     return found
+
+
+def find_site_procedure(words: Sequence[str]) -> SiteProcedure | None:
+    """Return the procedure of the sites of a study that words ask for, if they do."""
+    from encryptedstats.procedures.site_procedure import SiteProcedure
+    from encryptedstats.procedures.words import make_procedure
+
+    found = make_procedure(words)
+    return found if isinstance(found, SiteProcedure) else None
+
+
+def plan_at_sites(
+    procedure: SiteProcedure, words: Sequence[str], schema: Schema, rows: int | None
+) -> tuple[View, dict[str, Any]]:
+    """Return what the rounds of a study come to, as it is shown and for programs."""
+    made, asked = procedure.plan(schema), " ".join(words)
+    enough = None if rows is None else rows >= made.n_rows
+    facts: dict[str, Any] = {"for": asked, **dict(made.rows())}
+    if rows is not None:
+        facts["enough"] = f"{plural(rows, 'row')}: {'enough' if enough else 'too few'}"
+    facts["next"] = f"{command_line('study', 'create')} ... --ask {quote(f'rounds:NAME={asked}')}"
+    return View("Plan of a study", facts), {
+        "questions": [asked],
+        **made.to_dict(),
+        "enough": enough,
+    }
 
 
 def ask_in_rounds(

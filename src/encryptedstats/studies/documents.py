@@ -42,6 +42,7 @@ from encryptedstats.procedures.site_procedure import (
     check_procedure,
     check_rows,
     n_opened_by,
+    rows_needed,
     state_digest,
 )
 from encryptedstats.studies.linkage import Linkage, site_schema
@@ -215,6 +216,12 @@ class StudyDocument:
     def n_opened(self) -> int:
         """The most numbers that all rounds of all procedures open."""
         return sum(n_opened_by(one.procedure, self.schema) for one in self.procedures.values())
+
+    @property
+    def rows_needed(self) -> int:
+        """The fewest rows that all sites need together for the rounds of all procedures."""
+        own = [one.procedure for one in self.procedures.values()]
+        return rows_needed(own, self.schema, self.limits)
 
     def begin(self, name: str) -> SiteCourse:
         """Return the state machine of a procedure, at its start."""

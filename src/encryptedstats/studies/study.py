@@ -305,6 +305,12 @@ class Study:
             people that all sites have together.
         minimum : int
             The fewest rows of all sites behind a number that a procedure opens.
+
+        Notes
+        -----
+        Procedures need ten rows of all sites for each number that their rounds can open:
+        ``procedure.plan(schema)`` says how many before there is a study, and
+        ``study.document.rows_needed`` for all of them together.
         """
         asked = {one: _with_mode(found) for one, found in questions.items()}
         holding = kind_of(key)
