@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from encryptedstats.cli._console import command_line, plural, printable, time_text
+from encryptedstats.cli._inputs import RUN
+from encryptedstats.errors import DataError
 from encryptedstats.views import View
 
 if TYPE_CHECKING:
     from encryptedstats.cli._on import Place, Request
     from encryptedstats.procedures import OpenedRound, Procedure, SiteProcedure
+    from encryptedstats.tables.answers.opened import Opened
     from encryptedstats.tables.schema.schema import Schema
 
 
@@ -120,14 +123,41 @@ def ask_in_rounds(
         "result": found.to_dict() if hasattr(found, "to_dict") else str(found),
         "seconds": seconds,
     }
-    return _view(found, document), document
+    return _view(found, document, files.schema), document
 
 
-def _view(found: Any, document: dict[str, Any]) -> View:
+def read_result(folder: str, schema: Schema | None) -> Opened:
+    """Return the result of a procedure whose rounds are all in a folder."""
+    from encryptedstats.procedures import read_run
+    from encryptedstats.tables.answers.opened import Opened
+
+    if schema is None:
+        raise typer.BadParameter(
+            f"{folder} has the rounds of a procedure, and no names: give --schema with the owner's "
+            "schema"
+        )
+    course = read_run(folder, schema)
+    own = course.procedure
+    if course.asked is not None:
+        raise DataError(
+            f"{folder} has {plural(len(course.rounds), 'round')} of {own.name}, which is not done: "
+            "ask it again with -o and the same words, which goes on there",
+            code="rounds-not-done",
+        )
+    found, rows = course.read(), course.rounds[-1].n_rows if course.rounds else None
+    is_shown = hasattr(found, "view")
+    view = found.view() if is_shown else View(own.name, {"result": str(found)})
+    return Opened(view, RUN, own.name, own.parameters(), rows, found)
+
+
+def _view(found: Any, document: dict[str, Any], schema: Path | None) -> View:
     facts = {
         "rounds": f"{document['rounds']} in {time_text(document['seconds'])}",
         "stored": f"{document['folder']}, mode 0600: it holds what was opened",
     }
+    if hasattr(found, "predict") and schema is not None:
+        named = ("--schema", schema, "-o", "predicted.csv")
+        facts["next"] = command_line("predict", document["folder"], "new.csv", *named)
     if not hasattr(found, "view"):
         return View(document["procedure"]["name"], {**facts, "result": str(found)})
     shown: View = found.view()
