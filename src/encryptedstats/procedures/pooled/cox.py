@@ -73,6 +73,8 @@ class PooledCox(CoxRounds):
     -0.7549
     """
 
+    title = "Cox regression over sites"
+
     formula: str
     event: str = CLASS
     event_level: Any = None

@@ -122,6 +122,8 @@ class PooledCoxNet(Penalised, CoxRounds):
     -0.6351
     """
 
+    title = "Cox regression with an elastic net over sites"
+
     formula: str
     alpha: float = 1.0
     l1_ratio: float = 0.5
