@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from encryptedstats.procedures.procedure import Procedure, procedure_class
-from encryptedstats.procedures.words import ALIASES
+from encryptedstats.procedures.site_procedure import SiteProcedure
+from encryptedstats.procedures.words import ALIASES, SITE_PROCEDURES
 from encryptedstats.questions import Question
 from encryptedstats.tables.questions.constraints import (
     LARGEST,
@@ -42,6 +43,10 @@ VALUES = {
     "result is printed, predicts with \\code{predict}, and draws the importances of variables with "
     "\\code{plot}; \\code{\\link{importances}} gives them as a data frame.",
 }
+OF_SITES = (
+    "A procedure for \\code{\\link{study_create}}, whose rounds the sites of a study compute at home, "
+    "each on its own rows. \\code{\\link{run_rounds}} runs it on a clear table."
+)
 SEE_ALSO = {"question": ("ask", "dec", "questions"), "procedure": ("run_rounds", "importances")}
 #: Titles of the questions that are methods of a table in Python.
 TITLES = {
@@ -53,7 +58,8 @@ TITLES = {
 
 def questions() -> dict[str, type[Question] | type[Procedure]]:
     """Return all questions and procedures of the package by the name of their R function."""
-    procedures = {name: procedure_class(name) for name in set(ALIASES.values())}
+    names = {*ALIASES.values(), *SITE_PROCEDURES}
+    procedures = {name: procedure_class(name) for name in names}
     return dict(sorted((_questions() | procedures).items()))
 
 
@@ -188,7 +194,8 @@ def page_of(name: str, question: type[Any]) -> str:
     parameters = list(_parameters(question))
     texts = described_parameters(question)
     maker = _maker(question)
-    if maker == "procedure":
+    is_of_sites = issubclass(question, SiteProcedure)
+    if maker == "procedure" and not is_of_sites:
         texts = described_parameters(procedure_class("DecisionTree")) | texts
     items = [f"  \\item{{{p.name}}}{{{_described(p, c, texts)}}}" for p, c in parameters]
     about = _escape(_sentence(question.about()))
@@ -204,9 +211,10 @@ def page_of(name: str, question: type[Any]) -> str:
     ]
     if items:
         lines += ["\\arguments{", *items, "}"]
+    others = ("study_create", "run_rounds") if is_of_sites else SEE_ALSO[maker]
     lines += [
-        f"\\value{{{VALUES[maker]}}}",
-        "\\seealso{" + ", ".join(f"\\code{{\\link{{{one}}}}}" for one in SEE_ALSO[maker]) + "}",
+        f"\\value{{{OF_SITES if is_of_sites else VALUES[maker]}}}",
+        "\\seealso{" + ", ".join(f"\\code{{\\link{{{one}}}}}" for one in others) + "}",
     ]
     return "\n".join(lines) + "\n"
 

@@ -306,6 +306,60 @@ PiecewiseExponential <- function(time, event = "class", variables = NULL, cuts =
     cuts = whole_list(cuts), event_level = whole(event_level), confidence = confidence)
 }
 
+#' Gradient boosting over sites.
+PooledBoosting <- function(n_trees = 20, depth = 2, learning_rate = 0.1, l2 = 0, min_rows = 20,
+    variables = NULL, bits = 40) {
+  procedure("PooledBoosting", n_trees = whole(n_trees), depth = whole(depth),
+    learning_rate = learning_rate, l2 = l2, min_rows = whole(min_rows),
+    variables = whole_list(variables), bits = whole(bits))
+}
+
+#' Cox regression over sites.
+PooledCox <- function(formula, event = "class", event_level = NULL, ties = c("efron", "breslow"),
+    reference = NULL, minimum = 10, epsilon = 1e-09, max_iterations = 8, bits = 40,
+    confidence = 0.95) {
+  procedure("PooledCox", formula = text_of_formula(formula), event = event,
+    event_level = whole(event_level), ties = match.arg(ties), reference = whole_list(reference),
+    minimum = whole(minimum), epsilon = epsilon, max_iterations = whole(max_iterations),
+    bits = whole(bits), confidence = confidence)
+}
+
+#' Cox regression with an elastic net over sites.
+PooledCoxNet <- function(formula, alpha = 1, l1_ratio = 0.5, event = "class", event_level = NULL,
+    reference = NULL, minimum = 10, epsilon = 1e-09, max_iterations = 8, bits = 40) {
+  procedure("PooledCoxNet", formula = text_of_formula(formula), alpha = alpha, l1_ratio = l1_ratio,
+    event = event, event_level = whole(event_level), reference = whole_list(reference),
+    minimum = whole(minimum), epsilon = epsilon, max_iterations = whole(max_iterations),
+    bits = whole(bits))
+}
+
+#' Regression with an elastic net over sites.
+PooledElasticNet <- function(formula, alpha = 1, l1_ratio = 0.5,
+    family = c("gaussian", "binomial", "poisson", "gamma"), link = NULL, reference = NULL,
+    exposure = NULL, epsilon = 1e-09, max_iterations = 12, bits = 40) {
+  procedure("PooledElasticNet", formula = text_of_formula(formula), alpha = alpha,
+    l1_ratio = l1_ratio, family = match.arg(family), link = whole(link),
+    reference = whole_list(reference), exposure = exposure, epsilon = epsilon,
+    max_iterations = whole(max_iterations), bits = whole(bits))
+}
+
+#' Generalised linear model over sites.
+PooledGLM <- function(formula, family = c("binomial", "poisson", "gamma", "negative binomial"),
+    link = NULL, reference = NULL, exposure = NULL, epsilon = 1e-08, max_iterations = 12, bits = 40,
+    confidence = 0.95) {
+  procedure("PooledGLM", formula = text_of_formula(formula), family = match.arg(family),
+    link = whole(link), reference = whole_list(reference), exposure = exposure, epsilon = epsilon,
+    max_iterations = whole(max_iterations), bits = whole(bits), confidence = confidence)
+}
+
+#' K-means over sites.
+PooledKMeans <- function(n_clusters, variables = NULL, standardise = TRUE, seed = 0, minimum = 10,
+    max_iterations = 20) {
+  procedure("PooledKMeans", n_clusters = whole(n_clusters), variables = whole_list(variables),
+    standardise = standardise, seed = whole(seed), minimum = whole(minimum),
+    max_iterations = whole(max_iterations))
+}
+
 #' Quadratic discriminant analysis.
 QuadraticDiscriminant <- function(priors = NULL, unbiased = FALSE, variables = NULL) {
   question("QuadraticDiscriminant", priors = as.list(priors), unbiased = unbiased,

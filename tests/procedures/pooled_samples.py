@@ -59,6 +59,12 @@ def schema_of(frame: pd.DataFrame, target: str | None = "ill", **kinds: str) -> 
     return es.Schema.infer(frame, target=target, numbers="keep", kinds=kinds)
 
 
+def schema_with_weeks(frame: pd.DataFrame) -> es.Schema:
+    """Return a schema with the weeks until people died or left."""
+    schema = es.Schema.infer(frame, target="died", numbers="keep", kinds={"week": "ordinal"})
+    return schema.with_kind("week", "ordinal", levels=range(1, 13))
+
+
 def at_sites(schema: es.Schema, frame: pd.DataFrame, n: int = 3) -> list[Any]:
     """Return the tables of sites, each with every n-th row."""
     return [schema.table(frame[k::n]) for k in range(n)]

@@ -11,6 +11,7 @@ import statsmodels.api as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pooled_samples import at_sites, check_rounds_are_the_same, cohort
+from pooled_samples import schema_with_weeks as schema_of
 
 import encryptedstats as es
 from effort import examples
@@ -48,12 +49,10 @@ R: dict[str, tuple[Any, ...]] = {
 }
 
 
-def schema_of(frame: pd.DataFrame) -> es.Schema:
-    schema = es.Schema.infer(frame, target="died", numbers="keep", kinds={"week": "ordinal"})
-    return schema.with_kind("week", "ordinal", levels=range(1, 13))
+BOTH = pytest.mark.parametrize("model", [es.PooledCox, es.PooledCoxNet])
 
 
-def fit(asked: es.PooledCox, frame: pd.DataFrame, **options: Any) -> Any:
+def fit(asked: es.PooledCox | es.PooledCoxNet, frame: pd.DataFrame, **options: Any) -> Any:
     return asked.run(at_sites(schema_of(frame), frame), **options)
 
 
@@ -145,16 +144,17 @@ def test_a_risk_set_that_rounds_to_nothing_is_refused() -> None:
     assert StepSums.of(2, [4.0, 2.0], [2.0, 2.0]).at_risk == 1 / 4 + 1 / 3
 
 
-def test_a_site_may_have_no_events() -> None:
-    frame = cohort()
+@BOTH
+def test_a_site_may_have_no_events(model: Any) -> None:
+    frame, asked = cohort(), model("week ~ age + bmi + arm", minimum=1)
     schema = schema_of(frame)
     parts = [
         frame[frame.died == "no"],
         frame[frame.died == "yes"][:40],
         frame[frame.died == "yes"][40:],
     ]
-    split = ASKED.run([schema.table(part) for part in parts])
-    whole = ASKED.run(schema.table(frame))
+    split = asked.run([schema.table(part) for part in parts])
+    whole = asked.run(schema.table(frame))
     pd.testing.assert_frame_equal(split.coefficients, whole.coefficients, rtol=1e-9)
 
 
@@ -204,32 +204,35 @@ def test_the_result_is_that_of_encrypted_counts() -> None:
     assert np.log(ratio[0]) == pytest.approx(link["arm[b]"] + (sex == "m") * link["sex[m]"])
 
 
-def test_rounds_are_the_same_everywhere_and_as_few_as_announced() -> None:
+@BOTH
+def test_rounds_are_the_same_everywhere_and_as_few_as_announced(model: Any) -> None:
     frame = cohort()
-    schema = schema_of(frame)
-    check_rounds_are_the_same(ASKED, schema, frame)
+    asked = model("week ~ age + bmi + arm", minimum=1)
+    check_rounds_are_the_same(asked, schema_of(frame), frame)
 
 
-def test_steps_of_few_rows_are_refused() -> None:
+@BOTH
+def test_steps_of_few_rows_are_refused(model: Any) -> None:
     limits = RowLimits(minimum=10, per_number=0)
     with pytest.raises(es.DisclosureError, check=error("minimum-too-small")):
-        fit(ASKED, cohort(), limits=limits)
-    fit(es.PooledCox("week ~ age + arm"), cohort(), limits=limits)
+        fit(model("week ~ age", minimum=9), cohort(), limits=limits)
+    fit(model("week ~ age + arm"), cohort(), limits=limits)
     frame = cohort()
     frame.loc[np.flatnonzero(frame.died == "yes")[4:], "died"] = "no"
     with pytest.raises(es.DisclosureError, check=error("small-count", "events")):
-        fit(es.PooledCox("week ~ age"), frame, limits=limits)
+        fit(model("week ~ age"), frame, limits=limits)
 
 
-def test_impossible_questions_are_refused() -> None:
+@BOTH
+def test_impossible_questions_are_refused(model: Any) -> None:
     frame = cohort()
     with pytest.raises(es.DataError, check=error("no-events")):
-        es.PooledCox("week ~ age").run(schema_of(frame).table(frame[frame.died == "no"]))
+        model("week ~ age").run(schema_of(frame).table(frame[frame.died == "no"]))
     refused = {
-        "no-predictors": es.PooledCox("week ~ 1"),
-        "kept-as-number": es.PooledCox("days ~ age"),
-        "duplicate-variables": es.PooledCox("week ~ arm", event="arm", event_level="a"),
-        "event-not-named": es.PooledCox("week ~ age", event="arm"),
+        "no-predictors": model("week ~ 1"),
+        "kept-as-number": model("days ~ age"),
+        "duplicate-variables": model("week ~ arm", event="arm", event_level="a"),
+        "event-not-named": model("week ~ age", event="arm"),
     }
     for code, asked in refused.items():
         with pytest.raises(ValueError, check=error(code)):

@@ -21,6 +21,7 @@ from encryptedstats.procedures.pooled import family_regression, risk_sets
 from encryptedstats.procedures.pooled.algebra import unpack
 from encryptedstats.procedures.pooled.base import PooledRegression
 from encryptedstats.procedures.pooled.covariates import Spread
+from encryptedstats.procedures.pooled.cox_rounds import CoxRounds
 from encryptedstats.procedures.pooled.families import FAMILIES, LINKS
 from encryptedstats.procedures.pooled.kmeans import smallest_cut
 from encryptedstats.procedures.pooled.site_rows import fisher_weights
@@ -150,12 +151,11 @@ def followed() -> pd.DataFrame:
     return FRAME.assign(week=week, died=rng.choice(["no", "yes"], N))
 
 
-def test_false_counts_of_events_do_not_keep_sites_busy() -> None:
-    """Efron's rule takes as many steps as there are events: sites would add up for ever."""
+@pytest.mark.parametrize("model", [es.PooledCox, es.PooledCoxNet])
+def test_false_counts_of_events_do_not_keep_sites_busy(model: Any) -> None:
+    """Ties take as many steps as there are events: sites would add up for ever."""
     schema = schema_of(followed(), target="died").with_kind("week", "ordinal", levels=range(1, 5))
-    course = SiteCourse(
-        es.PooledCox("week ~ age").in_ids(schema), schema.public(), RowLimits(most_rows=N)
-    )
+    course = SiteCourse(model("week ~ age").in_ids(schema), schema.public(), RowLimits(most_rows=N))
     table = schema.table(followed())
     course.take(course.measure(table))
     sums = course.measure(table)
@@ -297,33 +297,113 @@ def test_rows_without_the_event_are_counted(monkeypatch: Patch) -> None:
     assert age_of_the_survivor() == pytest.approx(FRAME["age"][PERSON], abs=1e-3)
 
 
-def age_between_two_steps() -> float:
-    """One row leaves in week 2, which is the second step of one model, and of the first of the
-    other, where ward c needs it.
-    """
+# -- two grids of time ----------------------------------------------------------------------------
+
+
+def early() -> tuple[pd.DataFrame, es.Schema]:
+    """Ten people leave in the first week, and one in the second."""
+    frame = followed().assign(week=lambda d: 3 + d["week"] % 2)
+    others = frame.index[frame.index != PERSON]
+    frame.loc[others[:10], "week"] = 1
+    frame.loc[PERSON, ["week", "died"]] = [2, "yes"]
+    return frame, with_weeks(frame, "week")
+
+
+def few_of_ward_c() -> tuple[pd.DataFrame, es.Schema]:
+    """One row leaves in the second week, of ward c, of which nine leave in the first."""
     frame = cohort()
     frame["week"] = frame["week"].mask((frame["week"] == 2) & (frame.index != PERSON), 1)
     in_c = frame.index[(frame["week"] == 1) & (frame["ward"] == "c")]
     frame.loc[in_c[9:], "ward"] = "a"
-    one, other = (
-        sums_at_steps(asked, frame, most=3)["at risk"][1][1] for asked in TWO_COX.values()
-    )
-    return float(one - other)
+    return frame, with_weeks(frame, "week")
 
 
-TWO_COX = {
-    "crude": es.PooledCox("week ~ age", ties="breslow"),
-    "adjusted": es.PooledCox("week ~ age + ward", ties="breslow"),
+def with_relapse() -> tuple[pd.DataFrame, es.Schema]:
+    """One person has a relapse before she dies."""
+    frame = followed().assign(relapse=lambda d: d["week"])
+    frame.loc[PERSON, ["relapse", "week"]] = [1, 2]
+    return frame, with_weeks(frame, "week", "relapse")
+
+
+def with_weeks(frame: pd.DataFrame, *times: str) -> es.Schema:
+    schema = schema_of(frame, target="died")
+    for time in times:
+        schema = schema.with_kind(time, "ordinal", levels=range(1, 5))
+    return schema
+
+
+def sums_by_step(
+    asked: SiteProcedure, frame: pd.DataFrame, schema: es.Schema
+) -> tuple[np.ndarray[Any, Any], tuple[float, float]]:
+    """What is summed over each risk set at the start, and how ages are standardised."""
+    sums, course = open_rounds(asked, frame, schema, most=3)
+    k = asked.in_ids(schema).n_parameters(schema.public())
+    lines = np.array(sums[2][k:-1], dtype=float) / 2**40
+    age = course.state["means"][0], course.state["sds"][0]
+    return lines[: len(course.state["starts"]) * (k + 1)].reshape(-1, k + 1), age
+
+
+def age_between(
+    one: SiteProcedure, other: SiteProcedure, frame: pd.DataFrame, schema: es.Schema
+) -> float:
+    """The age of who leaves between the second steps of two grids."""
+    first, (mean, sd) = sums_by_step(one, frame, schema)
+    second, _ = sums_by_step(other, frame, schema)
+    n, z = first[1, :2] - second[1, :2]
+    assert n == 1
+    ((middle, half), *_) = one.in_ids(schema)._covariates(schema).ranges(schema)
+    return float((z * sd + mean) * half + middle)
+
+
+BRESLOW: dict[str, Any] = {"ties": "breslow", "max_iterations": 2}
+NARROW = es.PooledCox("week ~ age + pay", minimum=11, **BRESLOW)
+GRIDS: dict[str, tuple[Any, SiteProcedure, SiteProcedure]] = {
+    "minimum": (early, es.PooledCox("week ~ age", **BRESLOW), NARROW),
+    "model": (early, es.PooledCoxNet("week ~ age", max_iterations=2), NARROW),
+    "factors": (
+        few_of_ward_c,
+        es.PooledCox("week ~ age", **BRESLOW),
+        es.PooledCox("week ~ age + ward", **BRESLOW),
+    ),
+    "times": (
+        with_relapse,
+        es.PooledCoxNet("week ~ age", max_iterations=2),
+        es.PooledCoxNet("relapse ~ age", max_iterations=2),
+    ),
 }
 
 
-def test_a_study_has_one_cox_regression(tmp_path: Path, monkeypatch: Patch) -> None:
-    schema = schema_of(followed(), target="died").with_kind("week", "ordinal", levels=range(1, 5))
-    with pytest.raises(es.ParameterError, check=error("repeated-procedure")):
-        in_rounds(tmp_path / "rule", TWO_COX, schema=schema, n_rows=N)
-    monkeypatch.setattr(es.PooledCox, "fits", PooledRegression.fits)
-    in_rounds(tmp_path / "without", TWO_COX, schema=schema, n_rows=N)
-    assert age_between_two_steps() == pytest.approx(FRAME["age"][PERSON], abs=1e-3)
+def study_of(folder: Path, schema: es.Schema, *asked: SiteProcedure) -> es.Study:
+    questions = {f"q{k}": one for k, one in enumerate(asked)}
+    return in_rounds(folder, questions, schema=schema, n_rows=N).created
+
+
+@pytest.mark.parametrize("case", GRIDS)
+def test_two_grids_tell_who_is_between_them(tmp_path: Path, monkeypatch: Patch, case: str) -> None:
+    make, one, other = GRIDS[case]
+    frame, schema = make()
+    with pytest.raises(es.ParameterError, check=error("other-steps")):
+        study_of(tmp_path / "refused", schema, one, other)
+    monkeypatch.setattr(CoxRounds, "agrees_on", lambda self, schema: {})
+    study_of(tmp_path / "made", schema, one, other)
+    found = age_between(one, other, frame, schema)
+    assert found == pytest.approx(FRAME["age"][PERSON], abs=1e-6)
+
+
+def test_regressions_of_a_study_have_one_grid(tmp_path: Path) -> None:
+    """Breslow's steps do not depend on the events, and Efron's do."""
+    schema = early()[1]
+    efron, net = es.PooledCox("week ~ age", max_iterations=2), es.PooledCoxNet("week ~ age + pay")
+    with pytest.raises(es.ParameterError, check=error("other-steps")):
+        study_of(tmp_path / "efron", schema, efron, net)
+    by_sex = {"event": "sex", "event_level": "m", "max_iterations": 2}
+    with pytest.raises(es.ParameterError, check=error("other-steps")):
+        study_of(tmp_path / "events", schema, efron, es.PooledCox("week ~ age", **by_sex))
+    breslow = es.PooledCox("week ~ age", **BRESLOW)
+    other = es.PooledCox("week ~ age", **{**BRESLOW, **by_sex})
+    net = es.PooledCoxNet("week ~ age", max_iterations=2)
+    made = study_of(tmp_path / "made", schema, breslow, other, net)
+    assert len(made.document.procedures) == 3
 
 
 # -- products of two columns ----------------------------------------------------------------------

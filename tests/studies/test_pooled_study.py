@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +85,42 @@ def test_one_regression_for_a_set_of_covariates(tmp_path: Path) -> None:
         in_rounds(tmp_path / "w", asked, schema=SCHEMA, n_rows=50_000)
 
 
+def test_a_plan_says_how_many_rows_a_study_needs(tmp_path: Path) -> None:
+    plan = LOGISTIC.plan(SCHEMA)
+    assert (plan.n_parameters, plan.at_most) == (5, 10)
+    assert plan.n_rows == 10 * plan.n_opened
+    assert f"at least {plan.n_rows:,} of all sites together" in str(plan)
+    asked = {"fit": LOGISTIC}
+    with pytest.raises(es.DisclosureError, check=error("too-few-rows", f"{plan.n_rows:,} of all")):
+        in_rounds(tmp_path / "refused", asked, schema=SCHEMA, n_rows=plan.n_rows - 1)
+    made = in_rounds(tmp_path / "w", asked, schema=SCHEMA, n_rows=plan.n_rows)
+    assert made.created.document.rows_needed == plan.n_rows
+    assert f"needs      {plan.n_rows:,} rows" in str(made.created.status())
+
+
+def test_too_few_rows_are_refused_with_what_would_do(tmp_path: Path) -> None:
+    clusters = es.PooledKMeans(2, ["age", "dose"], max_iterations=2)
+    schema = es.Schema.infer(FRAME, target="ill", numbers="keep")
+    rows = LOGISTIC.plan(schema).n_rows + clusters.plan(schema).n_rows - 300
+    with pytest.raises(es.DisclosureError, check=error("too-few-rows")) as refused:
+        in_rounds(tmp_path / "refused", {"a": LOGISTIC, "b": clusters}, schema=schema, n_rows=rows)
+    found = re.search(r"PooledGLM with max_iterations=(\d+) in place of 8", str(refused.value))
+    assert found is not None
+    fewer = int(found[1])
+    for more in (0, 1):
+        first = replace(LOGISTIC, max_iterations=fewer + more)
+        asked = {"a": first, "b": clusters}
+        needed = first.plan(schema).n_rows + clusters.plan(schema).n_rows
+        assert (needed <= rows) == (more == 0)
+        if not more:
+            in_rounds(tmp_path / "w", asked, schema=schema, n_rows=rows)
+
+
+def test_what_sites_compute_needs_no_keys() -> None:
+    with pytest.raises(es.ParameterError, check=error("needs-no-keys")):
+        es.plan(LOGISTIC, SCHEMA, 3000)
+
+
 def followed() -> pd.DataFrame:
     """The same people, with weeks until they died or left."""
     rng = np.random.default_rng(43)
@@ -93,6 +131,13 @@ def followed() -> pd.DataFrame:
 OTHERS = {
     "cox": (
         es.PooledCox("week ~ age", max_iterations=4),
+        es.Schema.infer(followed(), target="died", numbers="keep").with_kind(
+            "week", "ordinal", levels=range(1, 11)
+        ),
+        followed(),
+    ),
+    "cox_net": (
+        es.PooledCoxNet("week ~ age", alpha=0.05, max_iterations=4),
         es.Schema.infer(followed(), target="died", numbers="keep").with_kind(
             "week", "ordinal", levels=range(1, 11)
         ),

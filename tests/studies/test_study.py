@@ -292,6 +292,28 @@ def test_a_study_does_not_take_the_place_of_another(begun: World) -> None:
         world(begun.folder)
 
 
+def test_a_study_that_is_created_again_says_how_to_start_over(tmp_path: Path) -> None:
+    """What a party has kept of the study before it would be taken for its own."""
+    before = world(tmp_path).join_all()
+    before.as_("registry").keygen(before.key)
+    before.as_("north").add(FRAMES["north"])
+    shutil.rmtree(before.url)
+    code = world(tmp_path).created.invitations["north"]
+    identity = before.identity("north")
+
+    def refused(kind: type[es.EncryptedStatsError], code_of_error: str) -> None:
+        with pytest.raises(kind, check=error(code_of_error, "a new file for your identity")):
+            es.Study.join(before.url, code, identity)
+
+    refused(es.KeyMismatchError, "other-study")
+    identity.unlink()
+    refused(es.StudyError, "remains-of-identity")
+    Path(f"{identity}.seen").unlink()
+    refused(es.StudyError, "remains-of-identity")  # rows under the former key
+    assert not identity.exists()
+    assert es.Study.join(before.url, code, tmp_path / "again.id").me.name == "north"
+
+
 def test_an_altered_document_is_another_study(study: World) -> None:
     document = Path(study.url, "study.json")
     document.write_bytes(document.read_bytes().replace(b'"n_rows": 1000', b'"n_rows": 9000'))

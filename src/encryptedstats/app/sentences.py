@@ -226,6 +226,8 @@ SENTENCES: Final[dict[str, str]] = {
     "offset-in-cox": "a Cox regression over sites takes no offset: leave it out of the formula",
     "weighted-rows": "models that converge over sites take rows without weights: give each row as "
     "often as it counts",
+    "remains-of-identity": "files of a former study are in the way: add the study as a new one, "
+    "with your new invitation, and compare the fingerprint",
     "rows-needed": "give the file with your rows and the columns that identify people",
     **dict.fromkeys(
         (
@@ -241,6 +243,7 @@ SENTENCES: Final[dict[str, str]] = {
             "membership-sensitive",
             "intersection-of-two",
             "minimum-too-small",
+            "other-steps",
             "outcome-or-intercept-missing",
             "orthogonal-polynomial",
             "unknown-link",

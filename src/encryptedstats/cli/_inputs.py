@@ -26,6 +26,7 @@ SCHEMA: Final = "schema"
 PLAN: Final = "plan"
 JSON: Final = "JSON"
 FOLDER: Final = "folder"
+RUN: Final = "run"
 OTHER: Final = "other"
 _HEAD_BYTES: Final = 64
 
@@ -35,6 +36,7 @@ _NATURES: Final[dict[str, tuple[str, str]]] = {
     SCHEMA: ("a schema", "give it with --schema"),
     PLAN: ("a plan", "give it with key make --plan"),
     JSON: ("JSON of another kind", "check the path"),
+    RUN: ("the rounds of a procedure", "open and predict take them, with --schema"),
     FOLDER: ("a folder without a table in it", "check the path"),
     OTHER: ("no file of this program", "check the path"),
 }
@@ -47,10 +49,12 @@ def nature(place: str | Path) -> str:
         return load_file(address).kind
     path = Path(address)
     if path.is_dir():
+        from encryptedstats.procedures.folder import is_run  # which loads what runs procedures
+
         for name, kind in ((MANIFEST, TABLE_KIND), (DRAFT, DRAFT_KIND)):
             if (path / name).exists():
                 return kind
-        return FOLDER
+        return RUN if is_run(path) else FOLDER
     if path.exists() and not path.is_file():  # bytes read from a pipe would be missing later
         return OTHER
     with open(path, "rb") as file:

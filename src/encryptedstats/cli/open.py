@@ -24,7 +24,7 @@ from encryptedstats.cli._console import (
     tell,
 )
 from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, save, write_parts, write_text
-from encryptedstats.cli._inputs import expect, load_schema
+from encryptedstats.cli._inputs import RUN, expect, load_schema, nature
 from encryptedstats.cli._keys import load_owner
 from encryptedstats.cli._on import LOCAL, Place, Request
 from encryptedstats.cli._options import (
@@ -40,6 +40,7 @@ from encryptedstats.cli._options import (
     option,
     output,
 )
+from encryptedstats.cli._rounds import read_result
 from encryptedstats.kinds import KINDS
 from encryptedstats.spotcheck.opening import CHECKED
 from encryptedstats.tables.answers.opened import (
@@ -49,6 +50,7 @@ from encryptedstats.tables.answers.opened import (
     describe_opened,
     is_result,
 )
+from encryptedstats.tables.manifest import TABLE_KIND
 from encryptedstats.tables.questions.question import (
     OPEN_MODEL_KIND,
     OPEN_RESULT_KIND,
@@ -75,7 +77,7 @@ def open_(
         argument(
             "FILE",
             "An answer, a prediction, a model or an array, encrypted or opened before; a file or a "
-            "URL.",
+            "URL. Or the folder of the rounds of a procedure.",
         ),
     ],
     key: KeyFile = None,
@@ -153,6 +155,9 @@ def open_(
       encryptedstats open forest.enc --key secret.key --schema schema.json -o forest.model
       encryptedstats open forest.model -o importances.csv
 
+      # the result of rounds, from their folder
+      encryptedstats open forest.run --schema schema.json -o nodes.csv
+
       # checked: a worker that lied is found
       encryptedstats open t.enc --key secret.key --schema schema.json --verify patients.enc \\
         --on https://worker.example
@@ -171,13 +176,13 @@ def open_(
     place = Place.parse(on)
     if verify is None and not place.is_local:
         raise typer.BadParameter("--on is for --verify: where random sums are asked for")
-    if kind in _OPENED:
+    if kind in (*_OPENED, RUN):
         if rules is not None or ledger is not None or verify is not None:
             raise typer.BadParameter(
                 "--rules, --ledger and --verify are for encrypted answers, and this was opened "
                 "before"
             )
-        opened = describe_opened(es.load(file), kind)
+        opened = read_result(file, private) if kind == RUN else describe_opened(es.load(file), kind)
     else:
         owner = load_owner(key, passphrase_file, opens=file)
         if verify is not None:
@@ -215,11 +220,11 @@ def _with_note(view: Any) -> Any:
 def check_opens(file: str) -> str:
     """Return the kind of a file that can be opened, before a passphrase is asked for."""
     cure = ""
-    if Path(file).is_dir():
+    if Path(file).is_dir() and nature(file) == TABLE_KIND:
         cure = "a table is not opened: ask it a question, and open the answer"
     openable = [kind for kind, known in KINDS.items() if known.opens]
     return expect(
-        file, [*openable, *_OPENED], "an encrypted answer, prediction, model or array", cure
+        file, [*openable, *_OPENED, RUN], "an encrypted answer, prediction, model or array", cure
     )
 
 
@@ -237,6 +242,12 @@ def _wrote(opened: Opened, out: Path, schema: es.Schema | None) -> dict[str, str
 
 def _write(opened: Opened, document: Mapping[str, Any], out: Path, force: bool) -> None:
     if out.suffix in _MODEL:
+        if opened.kind == RUN:
+            raise es.ArgumentError(
+                f"predict takes {document['file']} itself: give -o a name that ends in .csv, "
+                ".json or .html",
+                code="not-a-model",
+            )
         if not hasattr(opened.value, "save") or (
             out.suffix == ".model" and not hasattr(opened.value, "predict")
         ):

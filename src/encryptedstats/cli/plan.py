@@ -38,7 +38,7 @@ from encryptedstats.cli._options import (
     option,
     output,
 )
-from encryptedstats.cli._rounds import find_rounds
+from encryptedstats.cli._rounds import find_rounds, find_site_procedure, plan_at_sites
 from encryptedstats.procedures.words import describe_procedure
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import is_url
@@ -51,6 +51,8 @@ _HASH: Final = "sha256"
 _AUTO: Final = "auto"
 #: Options with a meaning where a service plans for a table that is encrypted.
 _ELSEWHERE: Final = {"source", "questions", "keys", "on"}
+#: Those with a meaning for what the sites of a study compute, which takes no keys.
+_AT_SITES: Final = {"source", "questions", "rows"}
 
 
 def plan_(
@@ -124,11 +126,11 @@ def plan_(
     --on "local workers=16 price=0.05" it plans for 16 workers with one core each: shards, time,
     money, and keys with room to add up the shards.
 
-    JSON: questions, rows, totals, products, bytes_up, bytes_down, parameters?, security?,
+    JSON: questions, rows?, totals?, products?, bytes_up?, bytes_down?, parameters?, security?,
       sha256?, chunks?, slots?, depth?, largest_value?, failure_bound?, columns?, ciphertexts_up?,
       bytes_keys?, key_switches?, memory?, encrypt_seconds?, seconds?, rotations?, device?,
       flooded?, cluster?, prediction?, spot_check?, notes?, table?, on?, cores?, core_seconds?,
-      plans?
+      plans?, procedure?, at_most?, n_opened?, n_parameters?, n_rows?, lowered_by?, enough?
 
     Examples:
       encryptedstats plan schema.json "counts(age, class)" --rows 683 -o plan.json
@@ -145,6 +147,9 @@ def plan_(
       # a tree that learns its splits: what its rounds take, and what they tell a worker
       encryptedstats plan schema.json tree depth=3 --rows 683 -o plan.json
 
+      # a regression that the sites of a study compute in rounds: how many rows they need together
+      encryptedstats plan schema.json "PooledGLM(ill ~ age + sex, max_iterations=6)"
+
       # the cost on a service, which gets the list of the blocks of an encrypted table
       encryptedstats plan patients.enc forest trees=100 --on https://worker.example
     """
@@ -159,9 +164,15 @@ def plan_(
         "a schema",
         "for an encrypted table, a service plans: add --on https://HOST",
     )
+    private = load_schema(Path(source))
+    at_sites = find_site_procedure(questions)
+    if at_sites is not None:
+        _only(ctx, _AT_SITES, f"is for keys, and {at_sites.name} needs none")
+        view, document = plan_at_sites(at_sites, questions, private, rows)
+        tell(view, document, as_json)
+        return
     if rows is None:
         raise typer.BadParameter("say how many rows the table will have: --rows N")
-    private = load_schema(Path(source))
     rounds = find_rounds(questions)
     named = _named_questions(questions, private) if rounds is None else []
     asked = [question for _, question in named]
@@ -319,6 +330,15 @@ def read_plan(path: Path) -> SavedPlan:
 # ------------------------------------------------------------------------------------------------
 
 
+def _only(ctx: typer.Context, allowed: set[str], why: str) -> None:
+    """Refuse options that were given and are not among those that are allowed."""
+    for name in ctx.params:
+        source = ctx.get_parameter_source(name)
+        if name not in allowed and source is not None and source.name == "COMMANDLINE":
+            flag = "--output" if name == "out" else f"--{name.replace('_', '-')}"
+            raise typer.BadParameter(f"{flag} {why}: leave it out")
+
+
 def _plan_elsewhere(ctx: typer.Context, place: Place, as_json: bool) -> None:
     """Plan questions of an encrypted table with the times that a service measured."""
     values = ctx.params
@@ -330,13 +350,7 @@ def _plan_elsewhere(ctx: typer.Context, place: Place, as_json: bool) -> None:
             "an encrypted table",
             f"a service plans for one, not {nature(table)}",
         )
-    for name in values:
-        source = ctx.get_parameter_source(name)
-        if name not in _ELSEWHERE and source is not None and source.name == "COMMANDLINE":
-            flag = "--output" if name == "out" else f"--{name.replace('_', '-')}"
-            raise typer.BadParameter(
-                f"{flag} is for a schema, before a table is encrypted: leave it out"
-            )
+    _only(ctx, _ELSEWHERE, "is for a schema, before a table is encrypted")
     with es.connect(place.address) as worker, progress("asking the service"):
         known = load_table(table, values["keys"], by_others=True).schema
         asked = make_questions(values["questions"], known)

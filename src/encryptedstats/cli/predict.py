@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +23,7 @@ from encryptedstats.cli._console import (
 from encryptedstats.cli._csv import csv_options, say_format
 from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, save, write_parts
 from encryptedstats.cli._inputs import (
+    RUN,
     check_rows,
     expect,
     load_public_keys,
@@ -41,6 +42,7 @@ from encryptedstats.cli._options import (
     option,
     output,
 )
+from encryptedstats.cli._rounds import read_result
 from encryptedstats.cli.ask import job_facts, queued_text, size_of
 from encryptedstats.kinds import read_file
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
@@ -57,7 +59,13 @@ from encryptedstats.views import View
 def predict_(
     ctx: typer.Context,
     model: Annotated[
-        str, Reads, argument("MODEL", "A model: decrypted, as open -o wrote it, or encrypted.")
+        str,
+        Reads,
+        argument(
+            "MODEL",
+            "A model: decrypted, as open -o wrote it, or encrypted; or the folder of the rounds "
+            "in which trees were learned.",
+        ),
     ],
     rows: Annotated[
         str,
@@ -79,7 +87,9 @@ def predict_(
     schema: Annotated[
         Path | None,
         file_option(
-            "--schema", help="The owner's schema, for an encrypted model and a file of rows."
+            "--schema",
+            help="The owner's schema, for the folder of a run, or for an encrypted model and a "
+            "file of rows.",
         ),
     ] = None,
     output_kind: Annotated[
@@ -113,6 +123,9 @@ def predict_(
     Examples:
       encryptedstats predict forest.model new.csv -o predicted.csv
 
+      # trees that learned their splits, from the folder of their rounds
+      encryptedstats predict forest.run new.csv --schema schema.json -o predicted.csv
+
       # encrypted model and rows, for a worker; the owner opens votes.enc
       encryptedstats predict forest.enc new.enc -o votes.enc
 
@@ -126,8 +139,13 @@ def predict_(
         --on queue://s3://bucket/work
     """
     place = Place.parse(on)
-    kind = expect(model, (MODEL_KIND, OPEN_MODEL_KIND), "a fitted model")
+    kind = expect(model, (MODEL_KIND, OPEN_MODEL_KIND, RUN), "a fitted model")
     is_table = _is_table(rows)
+    if kind == RUN:
+        _refuse(ctx, place, is_table, ("keys", "output_kind"))
+        opened = read_result(model, None if schema is None else load_schema(schema)).value
+        _predict_opened(opened, Path(rows), out, csv_options(csv), force=force, as_json=as_json)
+        return
     place.check_output(out)
     if not place.is_local and (not is_table or (not place.is_cluster and kind != MODEL_KIND)):
         raise typer.BadParameter(
@@ -136,15 +154,9 @@ def predict_(
         )
     started = time.perf_counter()
     if kind == OPEN_MODEL_KIND and not is_table:
-        unused = [
-            name for name in ("keys", "schema", "output_kind") if ctx.params[name] is not None
-        ]
-        if unused or place.options:
-            flag = f"--{unused[0].replace('_', '-')}" if unused else "--on"
-            raise typer.BadParameter(
-                f"{flag} is for an encrypted model or encrypted rows: leave it out"
-            )
-        _predict_opened(model, Path(rows), out, csv_options(csv), force=force, as_json=as_json)
+        _refuse(ctx, place, is_table, ("keys", "schema", "output_kind"))
+        opened = read_file(load_file(model))
+        _predict_opened(opened, Path(rows), out, csv_options(csv), force=force, as_json=as_json)
         return
     if out == SCREEN:
         raise typer.BadParameter("-o -: an encrypted prediction is not text: give a file")
@@ -162,6 +174,20 @@ def predict_(
     document = {"file": out, "encrypted": True, **_facts(votes, out, model)}
     document["seconds"] = time.perf_counter() - started
     tell(_view(document), document, as_json)
+
+
+def _refuse(ctx: typer.Context, place: Place, is_table: bool, names: Sequence[str]) -> None:
+    """Refuse options of encrypted models and rows, and for learned trees encrypted rows."""
+    unused = [name for name in names if ctx.params[name] is not None]
+    if unused or place.options or not place.is_local:
+        flag = f"--{unused[0].replace('_', '-')}" if unused else "--on"
+        raise typer.BadParameter(
+            f"{flag} is for an encrypted model or encrypted rows: leave it out"
+        )
+    if is_table:
+        raise typer.BadParameter(
+            "the trees of a run predict a file of rows, not an encrypted table"
+        )
 
 
 def _is_table(rows: str) -> bool:
@@ -248,14 +274,13 @@ def _view(facts: dict[str, Any]) -> View:
 
 
 def _predict_opened(
-    model: str, data: Path, out: str, csv: CsvOptions, *, force: bool, as_json: bool
+    opened: Any, data: Path, out: str, csv: CsvOptions, *, force: bool, as_json: bool
 ) -> None:
     from encryptedstats.models.clear_rows import FilePredictions, check_predicts
 
     if out == SCREEN and as_json:
         raise typer.BadParameter("-o - and --json both write to the screen: give a file")
     started = time.perf_counter()
-    opened = read_file(load_file(model))
     check_predicts(opened)
     check_rows(data)
     work = FilePredictions(opened, csv, say_format(data))

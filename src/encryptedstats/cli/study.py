@@ -25,6 +25,7 @@ from encryptedstats.cli._options import (
     file_option,
     option,
 )
+from encryptedstats.procedures.site_procedure import MINIMUM
 from encryptedstats.procedures.words import SITE_PROCEDURES, make_procedure
 from encryptedstats.tables.answers.answer import PREDICTION_KIND
 from encryptedstats.tables.answers.opened import describe_opened
@@ -77,7 +78,7 @@ def study_create(
             help="A question, as for ask: 'ages=Describe(age)'. It is answered from: rows (the "
             "default), encrypted by the sites; totals, computed and encrypted by each site; "
             "masked, totals with masks that only their sum removes; rounds, a procedure such as "
-            "PooledGLM, whose masked totals follow from the sums before, of 10 rows or more; "
+            "PooledGLM, whose masked totals follow from the sums before (see --minimum); "
             "votes, with --kind joint: an encrypted model, whose votes for new rows the receiver "
             "opens.",
         ),
@@ -99,6 +100,14 @@ def study_create(
             "reveals=size|members, min_count=N, sensitive=yes.",
         ),
     ] = "",
+    minimum: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="For rounds: the fewest rows of all sites behind a number that is opened, 5 or "
+            "more. Where fewer are, the rounds stop.",
+        ),
+    ] = MINIMUM,
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of the study.")] = "study",
 ) -> None:
     """Write the document of a new study, and an invitation for each party.
@@ -126,6 +135,7 @@ def study_create(
         --worker centre --receiver registry --ask "bayes=mnb" --kind escrow:2 --invitations sent
 
       # a regression that converges: sites compute at home, and open the sums of each round
+      encryptedstats plan schema.json "PooledGLM(ill ~ age + sex)"
       encryptedstats study create shared --schema schema.json --rows 5000 --site north \\
         --site south --site west \\
         --worker centre --receiver registry --ask "rounds:fit=PooledGLM(ill ~ age + sex)" \\
@@ -159,6 +169,7 @@ def study_create(
             openers=int(openers or 0),
             name=name,
             linkage=_linkage(link, site) if link else None,
+            minimum=minimum,
         )
     invitations.mkdir(mode=0o700, parents=True, exist_ok=True)
     for party, code in study.invitations.items():
@@ -166,7 +177,10 @@ def study_create(
     wrote = (
         f"{plural(len(study.invitations), 'invitation')} to {invitations}: send each to its party"
     )
-    show(View(f"Study {study.document.id} at {url}", {"wrote": wrote}))
+    facts = {"wrote": wrote}
+    if study.document.procedures:
+        facts["needs"] = f"{study.document.rows_needed:,} rows or more of all sites together"
+    show(View(f"Study {study.document.id} at {url}", facts))
 
 
 def _parse_question(text: str) -> tuple[str, str, list[str]]:
@@ -491,7 +505,8 @@ def study_status(url: StudyUrl, as_json: AsJson = False) -> None:
     It needs no identity, only access to the folder.
 
     JSON: study, name, fingerprint, key, key_id, retired, joined, people, linked, rows, new_rows,
-      planned_rows, excluded, valid, answered, opened, rounds, refused, next, open_risks
+      planned_rows, rows_needed, minimum, excluded, valid, answered, opened, rounds, refused, next,
+      open_risks
 
     Examples:
       encryptedstats study status shared

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from encryptedstats.procedures.pooled.boosting import PooledBoosting
     from encryptedstats.procedures.pooled.boosting_result import PooledBoostingResult
     from encryptedstats.procedures.pooled.cox import PooledCox
+    from encryptedstats.procedures.pooled.cox_net import PooledCoxNet, PooledCoxNetResult
     from encryptedstats.procedures.pooled.cox_result import PooledCoxResult
     from encryptedstats.procedures.pooled.elastic_net import (
         PooledElasticNet,
@@ -36,6 +37,7 @@ _MODULES: Final = {
     ".pooled.boosting": ("PooledBoosting",),
     ".pooled.boosting_result": ("PooledBoostingResult",),
     ".pooled.cox": ("PooledCox",),
+    ".pooled.cox_net": ("PooledCoxNet", "PooledCoxNetResult"),
     ".pooled.cox_result": ("PooledCoxResult",),
     ".pooled.elastic_net": ("PooledElasticNet", "PooledElasticNetResult"),
     ".pooled.glm": ("PooledGLM",),
@@ -56,6 +58,8 @@ __all__ = [
     "PooledBoosting",
     "PooledBoostingResult",
     "PooledCox",
+    "PooledCoxNet",
+    "PooledCoxNetResult",
     "PooledCoxResult",
     "PooledElasticNet",
     "PooledElasticNetResult",

@@ -146,6 +146,11 @@ class RunFolder:
         return found
 
 
+def is_run(folder: str | os.PathLike[str]) -> bool:
+    """Return whether a procedure was stored in a folder."""
+    return (Path(folder) / RUN).is_file()
+
+
 def read_run(folder: str | os.PathLike[str], schema: Schema | PublicSchema) -> Course:
     """Return a stored procedure as far as it has come; ``.read()`` gives its result."""
     run = RunFolder(folder)

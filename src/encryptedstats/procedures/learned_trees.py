@@ -17,7 +17,7 @@ from encryptedstats.procedures.growing import ROOT, Tree
 from encryptedstats.procedures.splits import SQUARED, Impurity
 from encryptedstats.tables.answers.results import Result
 from encryptedstats.tables.questions.summaries import labels, scale, variable_name
-from encryptedstats.tables.rows.table_from_frame import rows_to_predict
+from encryptedstats.tables.rows.table_from_frame import add_unused_columns, rows_to_predict
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
 from encryptedstats.tables.table import Table
@@ -152,8 +152,35 @@ class LearnedTrees(Result):
                 "these trees were opened without the names of variables: ",
                 Cure("open with names", "run the procedure with schema="),
             )
-        used = {node.split.variable for tree in self._trees for node in tree.values() if node.split}
-        return rows_to_predict(self._schema, X, [self._schema.names[j] for j in sorted(used)])
+        return rows_to_predict(
+            self._schema, X, [self._schema.names[j] for j in self._used_positions()]
+        )
+
+    # -- predicting the rows of a file: what `models.clear_rows` asks of a model -------------------
+
+    #: Shares of leaves: no calibration is known for them.
+    caveat: ClassVar[str] = ""
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes; a number has none."""
+        if self.criterion == SQUARED:
+            raise AttributeError("a number has no classes: see predict")
+        return np.array(self.classes, dtype=object)
+
+    def _get_private_schema(self) -> Schema:
+        assert isinstance(self._schema, Schema)
+        return self._schema
+
+    def _used_positions(self) -> list[int]:
+        """Return the positions of the variables that predictions read."""
+        return sorted(
+            {node.split.variable for tree in self._trees for node in tree.values() if node.split}
+        )
+
+    def _with_unused(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Add missing columns that predictions do not read."""
+        return add_unused_columns(frame, self._get_private_schema(), self._used_positions())
 
 
 def _leaves(tree: Tree, table: Table) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from encryptedstats.errors import (
@@ -21,6 +21,7 @@ from encryptedstats.errors import (
     ArgumentTypeError,
     DisclosureError,
     FileFormatError,
+    ParameterError,
     StudyError,
 )
 from encryptedstats.procedures.procedure import MOST_ROUNDS, Procedure
@@ -28,6 +29,7 @@ from encryptedstats.tables.questions.question import Question
 from encryptedstats.tables.schema.names import ids_of
 from encryptedstats.tables.schema.variables import PublicSchema
 from encryptedstats.tables.table import Table
+from encryptedstats.words import plural
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -42,6 +44,8 @@ MINIMUM: Final = 10
 _ROWS_OPENED: Final = 2
 #: Totals of one site are below 2 to this power, so that sums of all sites never wrap.
 TOTAL_BITS: Final = 224
+#: Parameters that bound the rounds of a procedure, and so the numbers that it opens.
+_ROUNDS: Final = ("max_iterations", "n_trees")
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,51 @@ class RowLimits:
     per_number: int = 10
     per_parameter: int = 3
     most_rows: int | None = None
+
+
+@dataclass(frozen=True)
+class SitePlan:
+    """What the rounds of a procedure come to in a study of its own, before anybody starts it.
+
+    Attributes
+    ----------
+    procedure : str
+    at_most : int
+        The largest number of rounds, beside the one that counts rows.
+    n_opened : int
+        The most numbers that all rounds open, each a sum over all sites.
+    n_parameters : int
+        How many parameters are estimated.
+    n_rows : int
+        The fewest rows that all sites must have together.
+    lowered_by : str
+        The parameter by which fewer rounds open fewer numbers; empty if there is none.
+    """
+
+    procedure: str
+    at_most: int
+    n_opened: int
+    n_parameters: int
+    n_rows: int
+    lowered_by: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attributes."""
+        return asdict(self)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return names and values, as they are shown."""
+        fewer = f"; a lower {self.lowered_by}= needs fewer" if self.lowered_by else ""
+        return [
+            ("rounds", f"up to {self.at_most:,}, of totals that sites compute at home"),
+            ("opens", f"up to {self.n_opened:,} numbers, each a sum over all sites"),
+            ("parameters", f"{self.n_parameters:,}"),
+            ("rows", f"at least {self.n_rows:,} of all sites together{fewer}"),
+        ]
+
+    def __str__(self) -> str:
+        lines = [f"  {name:<10}  {value}" for name, value in self.rows()]
+        return "\n".join([f"{self.procedure} in a study", *lines])
 
 
 class SiteProcedure(Procedure):
@@ -97,6 +146,8 @@ class SiteProcedure(Procedure):
     ``fits(schema)``
         what is estimated, such as the target and the covariates, and nothing of where rounds start
         or end: a study has one procedure of a class for each;
+    ``agrees_on(schema)``
+        what other procedures of a study must have in common with it, nothing by default;
     ``of_variables``
         the names of the parameters that hold names of variables, which a study stores as ids.
 
@@ -149,11 +200,41 @@ class SiteProcedure(Procedure):
         """
         return None
 
+    def agrees_on(self, schema: PublicSchema) -> dict[str, Any]:
+        """Return what all procedures of a study must have in common, by its name: sums over two
+        grids of time differ by the rows between their steps.
+        """
+        return {}
+
     def question(self, state: State, schema: Schema | PublicSchema) -> Question | None:
         """Return None: no worker is asked, sites measure at home."""
         return None
 
     # -- in a study --------------------------------------------------------------------------------
+
+    def plan(self, schema: Schema | PublicSchema, limits: RowLimits | None = None) -> SitePlan:
+        """Return how many rounds there may be, what they open, and how many rows all sites need
+        together, by the limits that studies have or those that are given.
+        """
+        check_procedure(self)
+        own, public = self.in_ids(schema), schema.public()
+        own.start(public)  # which refuses what cannot be asked
+        return SitePlan(
+            self.name,
+            own.at_most,
+            n_opened_by(own, public),
+            own.n_parameters(public),
+            rows_needed([own], public, limits or RowLimits()),
+            _parameter_of_rounds(own),
+        )
+
+    def to_plan(self, schema: Schema | PublicSchema) -> Sequence[Question]:
+        """Refuse a plan of keys, since nothing is encrypted."""
+        raise ParameterError(
+            f"{self.name} needs no keys, since sites compute at home: its own plan(schema) says "
+            "how many rounds it has, and how many rows all sites need together",
+            code="needs-no-keys",
+        )
 
     def in_ids(self, schema: Schema | PublicSchema) -> Self:
         """Return the procedure with ids of variables where it has names."""
@@ -343,6 +424,15 @@ def n_opened_by(procedure: SiteProcedure, schema: PublicSchema) -> int:
     return procedure.n_opened(schema) + _ROWS_OPENED
 
 
+def rows_needed(
+    procedures: Sequence[SiteProcedure], schema: PublicSchema, limits: RowLimits
+) -> int:
+    """Return the fewest rows of all sites for all procedures of a study together."""
+    opened = sum(n_opened_by(one, schema) for one in procedures)
+    parameters = max((one.n_parameters(schema) for one in procedures), default=0)
+    return max(limits.per_number * opened, limits.per_parameter * parameters)
+
+
 def check_rows(
     procedure: SiteProcedure,
     schema: PublicSchema,
@@ -353,19 +443,41 @@ def check_rows(
     """Refuse too few rows for the numbers that are opened, or for the parameters."""
     if limits is None:
         return
-    if n_rows < limits.per_number * n_opened:
+    needed = limits.per_number * n_opened
+    if n_rows < needed:
+        spare = n_rows // max(limits.per_number, 1) - n_opened + n_opened_by(procedure, schema)
         raise DisclosureError(
-            f"{n_rows:,} rows, and all rounds of the study open up to {n_opened:,} numbers: there "
-            f"must be {limits.per_number} rows for each. Ask for fewer rounds or variables",
+            f"{plural(n_rows, 'row')}, and all rounds of the study open up to {n_opened:,} "
+            f"numbers: there must be {limits.per_number} rows for each, {needed:,} of all sites "
+            f"together. {_say_how_to_open_less(procedure, schema, spare)}",
             code="too-few-rows",
         )
     n_parameters = procedure.n_parameters(schema)
-    if n_rows < limits.per_parameter * n_parameters:
+    needed = limits.per_parameter * n_parameters
+    if n_rows < needed:
         raise DisclosureError(
-            f"{n_rows:,} rows, and {procedure.name} estimates {n_parameters:,} parameters: there "
-            f"must be {limits.per_parameter} rows for each. Ask for fewer variables",
+            f"{plural(n_rows, 'row')}, and {procedure.name} estimates {n_parameters:,} "
+            f"parameters: there must be {limits.per_parameter} rows for each, {needed:,} of all "
+            "sites together. Ask for fewer variables",
             code="too-many-parameters",
         )
+
+
+def _parameter_of_rounds(procedure: SiteProcedure) -> str:
+    """Return the parameter that bounds the rounds; an empty text if there is none."""
+    known: list[str] = [one.name for one in fields(procedure)] if is_dataclass(procedure) else []
+    return next((name for name in _ROUNDS if name in known), "")
+
+
+def _say_how_to_open_less(procedure: SiteProcedure, schema: PublicSchema, most: int) -> str:
+    """Say which parameter leaves at most so many numbers to open, if one does."""
+    name = _parameter_of_rounds(procedure)
+    now = getattr(procedure, name) if name else 1
+    for value in range(now - 1, 0, -1):
+        if n_opened_by(replace(procedure, **{name: value}), schema) <= most:  # type: ignore[type-var]  # is_dataclass
+            return f"{procedure.name} with {name}={value} in place of {now} opens few enough"
+    lower = f" (a lower {name}=)" if now > 1 else ""
+    return f"Ask for fewer rounds{lower} or variables"
 
 
 def canonical_state(state: State) -> State:

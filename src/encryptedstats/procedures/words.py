@@ -37,6 +37,7 @@ ALIASES: Final = {
 SITE_PROCEDURES: Final = (
     "PooledBoosting",
     "PooledCox",
+    "PooledCoxNet",
     "PooledElasticNet",
     "PooledGLM",
     "PooledKMeans",

@@ -42,6 +42,7 @@ from encryptedstats.procedures.site_procedure import (
     check_procedure,
     check_rows,
     n_opened_by,
+    rows_needed,
     state_digest,
 )
 from encryptedstats.studies.linkage import Linkage, site_schema
@@ -215,6 +216,12 @@ class StudyDocument:
     def n_opened(self) -> int:
         """The most numbers that all rounds of all procedures open."""
         return sum(n_opened_by(one.procedure, self.schema) for one in self.procedures.values())
+
+    @property
+    def rows_needed(self) -> int:
+        """The fewest rows that all sites need together for the rounds of all procedures."""
+        own = [one.procedure for one in self.procedures.values()]
+        return rows_needed(own, self.schema, self.limits)
 
     def begin(self, name: str) -> SiteCourse:
         """Return the state machine of a procedure, at its start."""
@@ -504,6 +511,7 @@ class StudyDocument:
                 )
             check_rows(own, self.schema, self.n_rows, self.n_opened, self.limits)
         self._check_run_once()
+        self._check_agreed()
 
     def _check_run_once(self) -> None:
         """Refuse two procedures that estimate the same from different starts: the differences of
@@ -520,6 +528,21 @@ class StudyDocument:
                     "runs it once",
                     code="repeated-procedure",
                 )
+
+    def _check_agreed(self) -> None:
+        """Refuse two procedures whose sums differ by few rows, such as those over risk sets that
+        each merges to steps of its own.
+        """
+        for (other, before), (name, one) in combinations(self.procedures.items(), 2):
+            first, second = (own.procedure.agrees_on(self.schema) for own in (before, one))
+            for what in sorted(first.keys() & second.keys()):
+                if canonical_state(first[what]) != canonical_state(second[what]):
+                    raise ParameterError(
+                        f"{other!r} and {name!r} do not agree on {what}, and differences of their "
+                        "sums could be those of few rows. Cox regressions of a study need the same "
+                        "time, minimum= and factors, and ties='breslow' or the same event",
+                        code="other-steps",
+                    )
 
     def _check_parameters(self) -> None:
         """Refuse parameters under which a promise of the study does not hold."""

@@ -42,6 +42,15 @@ class Status:
             else f"fewer than {MIN_SITES} sites have rows that are valid"
         )
 
+    def _key(self) -> str:
+        """Return the kind of the key and whether it was made, or that none is needed."""
+        document = self.state.document
+        if not document.needs_key:
+            return "none is needed: sites compute at home, and mask what they send"
+        openers = document.key.openers
+        kind = document.key.kind + (f", {openers} sites to open" if openers else "")
+        return f"{kind}; {'key ' + self.state.key_id if self.state.key_id else 'not made yet'}"
+
     def to_dict(self) -> dict[str, Any]:
         state, document = self.state, self.state.document
         return {
@@ -56,6 +65,8 @@ class Status:
             "rows": {site: rows.n_rows for site, rows in state.rows.items()},
             "new_rows": {site: rows.n_rows for site, rows in state.new_rows.items()},
             "planned_rows": document.n_rows,
+            "rows_needed": document.rows_needed,
+            "minimum": document.minimum,
             "excluded": dict(state.excluded),
             "valid": dict(state.valid),
             "answered": sorted(state.answers),
@@ -68,19 +79,22 @@ class Status:
 
     def __str__(self) -> str:
         state, document, facts = self.state, self.state.document, self.to_dict()
-        key = f"{document.key.kind}" + (
-            f", {document.key.openers} sites to open" if document.key.openers else ""
-        )
         lines = [
             f"study {document.name!r}, id {document.id}",
             f"  sites      {', '.join(document.sites)}; worker {document.worker}, receiver "
             f"{document.receiver}",
             "  questions  "
             f"{', '.join(f'{name} ({mode})' for name, mode in document.modes.items())}",
-            f"  key        {key}; {'key ' + state.key_id if state.key_id else 'not made yet'}",
+            f"  key        {self._key()}",
             *(f"  risk       {risk}" for risk in document.open_risks),
             f"  joined     {', '.join(facts['joined']) or 'nobody yet'}",
         ]
+        if document.procedures:
+            lines.append(
+                f"  needs      {document.rows_needed:,} rows or more of all sites together, for up "
+                f"to {document.n_opened:,} numbers that rounds open, each of {document.minimum:,} "
+                "or more"
+            )
         people = [f"{site} {count:,}" for site, count in facts["people"].items()]
         linked = f"; linked {facts['linked']:,}" if facts["linked"] else ""
         lines += [f"  people     {', '.join(people)}{linked}"] if people else []

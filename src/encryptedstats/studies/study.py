@@ -90,6 +90,11 @@ _SEEN: Final = ".seen"
 _SENT: Final = ".sent"
 _STAGED: Final = ".staged"
 _MAX_SEEN_BYTES: Final = 1 << 10
+#: What to do where a study was deleted and created again in its folder.
+_START_OVER: Final = (
+    "If its members have agreed to create it again, join it with your new invitation and a new "
+    "file for your identity, such as again.id, and compare the fingerprint; else do not go on"
+)
 
 
 class Study:
@@ -168,10 +173,8 @@ class Study:
         me = identity if isinstance(identity, Identity) else Identity.load(identity, passphrase)
         if me.study != self.document.id:
             raise KeyMismatchError(
-                (
-                    f"this identity is for study {me.study}, and {self.url} is study "
-                    f"{self.document.id}"
-                ),
+                f"this identity is for study {me.study}, and {self.url} is study "
+                f"{self.document.id}. {_START_OVER}",
                 code="other-study",
             )
         self._me = me
@@ -315,6 +318,12 @@ class Study:
             people that all sites have together.
         minimum : int
             The fewest rows of all sites behind a number that a procedure opens.
+
+        Notes
+        -----
+        Procedures need ten rows of all sites for each number that their rounds can open:
+        ``procedure.plan(schema)`` says how many before there is a study, and
+        ``study.document.rows_needed`` for all of them together.
         """
         asked = {one: _with_mode(found) for one, found in questions.items()}
         holding = kind_of(key)
@@ -370,6 +379,7 @@ class Study:
         if object_exists(identity):
             me = Identity.load(identity, passphrase)
         else:
+            _refuse_remains(identity)
             me = Identity.new(study.document.id, name, study.document.reading_key(name, invited))
             # Before the identity is there, so that none is ever without it.
             head = study.transcript.head().encode() + b"\n"
@@ -1113,6 +1123,20 @@ class Study:
             f"Study({self.document.name!r} at {self.url}, {len(self.document.sites)} sites, seen "
             f"by {who})"
         )
+
+
+def _refuse_remains(identity: str | os.PathLike[str]) -> None:
+    """Refuse a new identity beside what another one has seen and sent: it would be taken for its
+    own.
+    """
+    for suffix in (_SEEN, _SENT, _STAGED):
+        kept = os.fspath(identity) + suffix
+        if object_exists(kept) or Path(kept).is_dir():
+            raise StudyError(
+                f"{kept} is of an identity that is no longer there, perhaps in a study that was "
+                f"created again since. {_START_OVER}",
+                code="remains-of-identity",
+            )
 
 
 def _with_mode(asked: Any) -> tuple[Any, str]:

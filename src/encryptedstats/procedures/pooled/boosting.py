@@ -93,6 +93,8 @@ class PooledBoosting(SiteProcedure):
     True
     """
 
+    title = "Gradient boosting over sites"
+
     n_trees: int = 20
     depth: int = 2
     learning_rate: float = 0.1

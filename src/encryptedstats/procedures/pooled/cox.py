@@ -1,11 +1,7 @@
-"""Cox regression over sites: R's ``coxph`` on an agreed grid of times.
+"""Cox regression over sites: R's ``coxph`` and ``cox.zph`` on an agreed grid of times.
 
-Each Newton step takes two rounds. The first opens sums over risk sets; the likelihood, the score
-and what each risk set weighs in the information follow from them. The second opens one weighted
-matrix of products over all risk sets, in place of one for each.
-
-Bounds: z is at most 2e5 in size and exp(z'beta) is refused with the total that it is in, from 2^210
-on; with linear predictors below 30, sums over 2^40 rows are below 2^(40 + 44 + 36 + bits).
+Each Newton step takes the two rounds of `cox_rounds`. After the last one, products over risk sets
+are opened once more, weighted by a function of time, for the test of proportional hazards.
 """
 
 from __future__ import annotations
@@ -13,41 +9,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from encryptedstats.errors import DataError, DisclosureError, ParameterError
 from encryptedstats.procedures.pooled.algebra import Cholesky, dot, n_pairs, pack, unpack
-from encryptedstats.procedures.pooled.base import PooledRegression, refuse_weights
-from encryptedstats.procedures.pooled.covariates import Spread, is_in_cell, name_cell
 from encryptedstats.procedures.pooled.cox_result import PooledCoxResult, read_cox
-from encryptedstats.procedures.pooled.risk_sets import RiskRows, RiskSteps, StepSums, TimeCounts
-from encryptedstats.procedures.pooled.scaling import BITS, to_floats, to_integers
-from encryptedstats.procedures.site_procedure import RowLimits, State
+from encryptedstats.procedures.pooled.cox_rounds import COUNTS, DONE, PRODUCTS, SUMS, CoxRounds
+from encryptedstats.procedures.pooled.risk_sets import RiskRows, RiskSteps
+from encryptedstats.procedures.pooled.scaling import BITS, to_floats
+from encryptedstats.procedures.site_procedure import State
 from encryptedstats.statistics.hazards import TIES
-from encryptedstats.statistics.survival import CLASS, check_time, event_number
-from encryptedstats.tables.questions.constraints import (
-    Choice,
-    Constraints,
-    Integer,
-    LevelName,
-    VariableName,
-)
-from encryptedstats.tables.schema.names import level_id, position
+from encryptedstats.statistics.survival import CLASS
+from encryptedstats.tables.questions.constraints import Choice, Constraints
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.tables.table import Table
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-COUNTS, SUMS, PRODUCTS, LAST, DONE = "counts", "sums", "products", "last", "done"
+EFRON: Final = "efron"
+LAST = "last"
 
 
 @dataclass(frozen=True)
-class PooledCox(PooledRegression):
+class PooledCox(CoxRounds):
     r"""Cox's proportional hazards regression of the rows of several sites.
 
     .. math:: h(t \mid x) = h_0(t) \exp(x'\beta)
@@ -85,8 +66,8 @@ class PooledCox(PooledRegression):
     Examples
     --------
     >>> import pandas as pd, encryptedstats as es
-    >>> frame = pd.DataFrame({"week": [1, 2, 3, 4, 2, 3, 4, 4], "arm": list("aaaabbbb")})
-    >>> frame["died"] = [1, 1, 1, 0, 1, 0, 1, 0]
+    >>> weeks, died = [1, 2, 3, 4, 2, 3, 4, 4], [1, 1, 1, 0, 1, 0, 1, 0]
+    >>> frame = pd.DataFrame({"week": weeks, "arm": list("aaaabbbb"), "died": died})
     >>> schema = es.Schema.infer(frame, target="died")
     >>> schema = schema.with_kind("week", "ordinal", levels=[1, 2, 3, 4])
     >>> result = es.PooledCox("week ~ arm", minimum=1).run(schema.table(frame))
@@ -94,10 +75,12 @@ class PooledCox(PooledRegression):
     -0.7549
     """
 
+    title = "Cox regression over sites"
+
     formula: str
     event: str = CLASS
     event_level: Any = None
-    ties: str = "efron"
+    ties: str = EFRON
     reference: Mapping[str, Any] | None = None
     minimum: int = 10
     epsilon: float = 1e-9
@@ -105,27 +88,11 @@ class PooledCox(PooledRegression):
     bits: int = BITS
     confidence: float = 0.95
 
-    constraints: ClassVar[Constraints] = {
-        "event": VariableName(),
-        "event_level": LevelName(optional=True),
-        "ties": Choice(values=TIES, code="unknown-ties"),
-        "minimum": Integer(low=1),
-    }
-    of_variables: ClassVar[tuple[str, ...]] = ("event",)
+    constraints: ClassVar[Constraints] = {"ties": Choice(values=TIES, code="unknown-ties")}
 
-    def in_ids(self, schema: Schema | PublicSchema) -> Self:
-        """Return it with ids of variables and levels."""
-        found = super().in_ids(schema)
-        if self.event_level is None:
-            return found
-        level = level_id(schema, self.event, self.event_level)
-        return found.from_parameters({**found.parameters(), "event_level": level})
-
-    def fits(self, schema: PublicSchema) -> Any:
-        """Return None: a study has one of them. Times are merged otherwise with other covariates,
-        and risk sets would differ by few rows.
-        """
-        return None
+    @property
+    def _is_efron(self) -> bool:
+        return self.ties == EFRON
 
     # -- rounds ------------------------------------------------------------------------------------
 
@@ -134,111 +101,29 @@ class PooledCox(PooledRegression):
         """The largest number of rounds: counts, two for each iteration, and two at the end."""
         return 2 * self.max_iterations + 3
 
-    def start(self, schema: Schema | PublicSchema) -> State:
-        covariates, public = self._covariates(schema), schema.public()
-        (time,) = covariates.made.targets
-        check_time(public, "class" if time == -1 else f"v{time}")
-        self._event_level(public)
-        if covariates.n < 2:
-            raise ParameterError(
-                f"formula={self.formula!r}: a Cox regression needs a covariate",
-                code="no-predictors",
-            )
-        if covariates.made.offset.parts:
-            raise ParameterError(
-                f"formula={self.formula!r}: a Cox regression in rounds takes no offset()",
-                code="offset-in-cox",
-            )
-        used = [time, position(public, self.event), *covariates.made.variables]
-        if len(set(used)) < len(used):
-            raise ParameterError(
-                "time, event and covariates have to be different variables",
-                code="duplicate-variables",
-            )
-        return {"stage": COUNTS, "iterations": 0, "converged": False}
-
-    def is_done(self, state: State) -> bool:
-        return bool(state["stage"] == DONE)
-
     def n_totals(self, state: State, schema: PublicSchema) -> int:
-        covariates, stage = self._covariates(schema), state["stage"]
-        k = covariates.n - 1
-        if stage == COUNTS:
-            n_groups = 1 + len(covariates.cells)
-            return 1 + 2 * self._n_times(schema) * n_groups + covariates.n_counts
-        if stage == SUMS:
-            return self._n_sums(k, len(state["starts"]))
-        return 3 * n_pairs(k) + k if stage == LAST else n_pairs(k)
-
-    def _n_sums(self, k: int, n_steps: int) -> int:
-        return k + n_steps * (1 + k) * (1 + (self.ties == "efron"))
+        if state["stage"] != LAST:
+            return super().n_totals(state, schema)
+        k = self.n_parameters(schema)
+        return 3 * n_pairs(k) + k
 
     def n_opened(self, schema: PublicSchema) -> int:
-        k, n_times = self._covariates(schema).n - 1, self._n_times(schema)
+        k, n_times = self.n_parameters(schema), self._n_times(schema)
         counts = self.n_totals({"stage": COUNTS}, schema)
         sums = (self.max_iterations + 1) * self._n_sums(k, n_times)
         return counts + sums + (self.max_iterations + 3) * n_pairs(k) + k
 
-    def n_parameters(self, schema: PublicSchema) -> int:
-        return self._covariates(schema).n - 1
-
-    def check(
-        self, state: State, totals: Sequence[int], schema: PublicSchema, limits: RowLimits
-    ) -> None:
-        """Refuse few rows of a level, few events and few rows without, of all rows and of every
-        level, and steps at which fewer rows may leave than the study has agreed on.
-        """
-        if state["stage"] != COUNTS:
-            return
-        if self.minimum < limits.minimum:
-            raise DisclosureError(
-                f"minimum={self.minimum}: the study has agreed on {limits.minimum} rows behind "
-                "every step of a risk set: give minimum= as many",
-                code="minimum-too-small",
+    def _measure_products(self, state: State, rows: RiskRows, steps: RiskSteps) -> list[float]:
+        found = super()._measure_products(state, rows, steps)
+        if state["stage"] != LAST:
+            return found
+        for power in (1, 2):
+            at_risk, at_event = (
+                [one * g**power for one, g in zip(state[name], state["g"], strict=True)]
+                for name in ("at_risk", "at_event")
             )
-        n, groups, rest = self._counts(totals, schema)
-        named = ["", *(f"{name_cell(one, schema)}, " for one in self._groups(schema))]
-        counts = {"complete rows": n}
-        for name, group in zip(named, groups, strict=True):
-            events = sum(group.events)
-            counts |= {f"{name}events": events, f"{name}no event": sum(group.leaving) - events}
-        self._check_cells(rest, schema, limits, counts)
-
-    # -- at a site ---------------------------------------------------------------------------------
-
-    def measure(self, state: State, table: Table) -> list[int]:
-        refuse_weights(table)
-        public = table.public_schema
-        covariates = self._covariates(public)
-        x, _, complete = covariates.rows(table)
-        (time,), where = covariates.made.targets, position(public, self.event)
-        outcome = _codes(table, where)
-        known = complete & (outcome < _n_levels(public, where))
-        times = _codes(table, time)[known]
-        is_event = outcome[known] == self._event_level(public)
-        x = x[known[complete]]
-        if state["stage"] == COUNTS:
-            n, listed = self._n_times(public), list[int]()
-            for cell in ((), *self._groups(public)):
-                inside = is_in_cell(table, cell)[known]
-                for own in (times[inside], times[inside & is_event]):
-                    listed += np.bincount(own, minlength=n).tolist()
-            return [len(x), *listed, *covariates.count(table, x, known, self.bits)]
-        z = covariates.standardise(x, Spread(state["means"], state["sds"]), table.schema)
-        rows, steps = RiskRows(z[:, 1:], times, is_event), _steps(state)
-        if state["stage"] == SUMS:
-            found = rows.sums(steps, state["beta"], self.ties == "efron")
-        else:
-            found = []
-            for power in range(3 if state["stage"] == LAST else 1):
-                scaled = [
-                    [one * g**power for one, g in zip(state[name], state["g"], strict=True)]
-                    for name in ("at_risk", "at_event")
-                ]
-                found += rows.products(steps, state["beta"], (scaled[0], scaled[1]))
-            if state["stage"] == LAST:
-                found += rows.weigh_events(steps, state["g"])
-        return to_integers(found, self.bits)
+            found += rows.products(steps, state["beta"], (at_risk, at_event))
+        return found + rows.weigh_events(steps, state["g"])
 
     # -- from sums to the next state ---------------------------------------------------------------
 
@@ -263,41 +148,15 @@ class PooledCox(PooledRegression):
         return self._move(state, information[0])
 
     def _begin(self, state: State, opened: Sequence[int], schema: Schema | PublicSchema) -> State:
-        covariates = self._covariates(schema)
-        n, groups, rest = self._counts(opened, schema)
-        events = groups[0].events
-        if not sum(events):
-            raise DataError(
-                f"no row has the event: all {n:,} rows are censored, and a Cox regression needs "
-                "events",
-                code="no-events",
-            )
-        steps = RiskSteps.of(groups, self.minimum, self.ties == "efron")
-        spread = covariates.spread(rest, n, self.bits)
-        at_risk = [sum(groups[0].leaving[start:]) for start in steps.starts]
-        k = covariates.n - 1
-        return {
-            **state,
-            "stage": SUMS,
-            "n": n,
-            "means": spread.means,
-            "sds": spread.sds,
-            "starts": steps.starts,
-            "events": steps.events,
-            "g": _centred_survival(steps.events, at_risk),
-            "beta": [0.0] * k,
-        }
+        begun = super()._begin(state, opened, schema)
+        rows = self._counts(opened, schema)[1][0]
+        at_risk = [sum(rows.leaving[start:]) for start in begun["starts"]]
+        return {**begun, "g": _centred_survival(begun["events"], at_risk)}
 
     def _take_sums(self, state: State, values: list[float]) -> State:
         """Evaluate the likelihood and the score; then ask for products, or halve the step."""
-        k, steps = len(state["beta"]), _steps(state)
-        of_events, rest = values[:k], values[k:]
-        lines = [rest[place : place + k + 1] for place in range(0, len(rest), k + 1)]
-        n = len(steps.starts)
-        efron = lines[n:] if self.ties == "efron" else [None] * n
-        parts = [StepSums.of(*one) for one in zip(steps.events, lines[:n], efron, strict=True)]
-        value = dot(of_events, state["beta"]) - math.fsum(one.log_sum for one in parts)
-        before = state.get("likelihood")
+        found = self._evaluate(state, values)
+        before, value = state.get("likelihood"), found.value
         after = {**state}
         if before is not None:
             after["iterations"] += 1
@@ -305,22 +164,18 @@ class PooledCox(PooledRegression):
                 beta = [(a + b) / 2 for a, b in zip(state["beta"], state["last"], strict=True)]
                 if after["iterations"] < self.max_iterations:
                     return {**after, "beta": beta}
-        score = [of_events[j] - math.fsum(one.score[j] for one in parts) for j in range(k)]
-        outers = [pack(one.outer) for one in parts]
-        weighed = {
-            name: [
-                math.fsum(one[j] * g**power for one, g in zip(outers, state["g"], strict=True))
-                for j in range(n_pairs(k))
+        after |= {**found.to_state(), "stage": PRODUCTS}
+        outers = [pack(one.outer) for one in found.parts]
+        for name, power in (("outer_g", 1), ("outer_gg", 2)):
+            weighed = [
+                [one * g**power for one in outer]
+                for outer, g in zip(outers, state["g"], strict=True)
             ]
-            for power, name in enumerate(("outer", "outer_g", "outer_gg"))
-        }
+            after[name] = [math.fsum(column) for column in zip(*weighed, strict=True)]
         after["score_g"] = [
-            math.fsum(g * one.score[j] for g, one in zip(state["g"], parts, strict=True))
-            for j in range(k)
+            math.fsum(g * one.score[j] for g, one in zip(state["g"], found.parts, strict=True))
+            for j in range(len(state["beta"]))
         ]
-        after |= {"likelihood": value, "score": score, **weighed, "stage": PRODUCTS}
-        after |= {"at_risk": [one.at_risk for one in parts]}
-        after |= {"at_event": [one.at_event for one in parts]}
         if before is None:
             return {**after, "null": value}
         after["converged"] = _is_same(before, value, self.epsilon)
@@ -341,59 +196,6 @@ class PooledCox(PooledRegression):
     def read(self, state: State, schema: Schema | PublicSchema) -> PooledCoxResult:
         """Return hazard ratios with tests, as R's ``summary(coxph)`` says them."""
         return read_cox(self, state, schema)
-
-    # -- parts of it -------------------------------------------------------------------------------
-
-    def _event_level(self, schema: Schema | PublicSchema) -> int:
-        return event_number(schema, self.event, self.event_level)
-
-    def _n_times(self, schema: Schema | PublicSchema) -> int:
-        (time,) = self._covariates(schema).made.targets
-        return _n_levels(schema.public(), time)
-
-    def _groups(self, schema: Schema | PublicSchema) -> list[tuple[tuple[int, int], ...]]:
-        """Return the levels, and those of two factors, whose rows are counted by time: sums at a
-        step are of these as well, and where there are few steps, products at each of them follow
-        from the weighted sums of all.
-        """
-        return self._covariates(schema).cells
-
-    def _counts(
-        self, opened: Sequence[int], schema: Schema | PublicSchema
-    ) -> tuple[int, list[TimeCounts], Sequence[int]]:
-        """Return rows, rows that leave and events by time, of all rows and of every level, and what
-        is counted of covariates; refuse counts that cannot be.
-        """
-        n, end = self._n_times(schema), 1
-        groups = []
-        for _ in range(1 + len(self._groups(schema))):
-            groups.append(TimeCounts(opened[end : end + n], opened[end + n : end + 2 * n]))
-            end += 2 * n
-        pairs = [zip(one.events, one.leaving, groups[0].leaving, strict=True) for one in groups]
-        possible = all(0 <= d <= own <= left for part in pairs for d, own, left in part)
-        if sum(groups[0].leaving) != opened[0] or not possible:
-            raise DataError(
-                "the rows and events of the times do not add up: a site has given false counts",
-                code="impossible-counts",
-            )
-        return opened[0], groups, opened[end:]
-
-
-def _steps(state: State) -> RiskSteps:
-    return RiskSteps(state["starts"], state["events"])
-
-
-def _codes(table: Table, where: int) -> NDArray[np.int64]:
-    codes = table.class_codes if where == -1 else table.codes_of(where)
-    return np.asarray(codes).astype(np.int64)
-
-
-def _n_levels(schema: PublicSchema, where: int) -> int:
-    """Return the levels of a variable with bins, without the one for missing values."""
-    if where == -1:
-        return schema.n_classes
-    known = schema.variables[where]
-    return known.n_bins - known.missing_bin
 
 
 def _is_same(before: float, now: float, epsilon: float) -> bool:

@@ -1,4 +1,4 @@
-"""What a Cox regression over sites comes to: R's ``summary(coxph)`` and ``cox.zph``."""
+"""What Cox regressions over sites come to: R's ``summary(coxph)`` and ``cox.zph``."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from encryptedstats.words import plural
 
 if TYPE_CHECKING:
     from encryptedstats.procedures.pooled.cox import PooledCox
+    from encryptedstats.procedures.pooled.cox_rounds import CoxRounds
 
 Floats = NDArray[np.float64]
 NOT_CONVERGED: Final = "Ran out of iterations and did not converge"
@@ -92,7 +93,7 @@ def read_cox(asked: PooledCox, state: Any, schema: Schema | PublicSchema) -> Poo
     found = PooledCoxResult(
         title=f"Cox regression: {write_formula(covariates, schema)}",
         n_rows=int(state["n"]),
-        notes=(*_assumptions(asked, state, covariates, schema), *warned),
+        notes=(*describe_events(asked, state, schema), *warned),
         coefficients=table.rename_axis("term"),
         tables={
             "hazard ratios": ratios,
@@ -102,10 +103,7 @@ def read_cox(asked: PooledCox, state: Any, schema: Schema | PublicSchema) -> Poo
                 (information[at], with_beta[at], of_theta[at]),
                 {term: places for term, places in tested.items() if places},
             ),
-            # At zeros of all columns: the intercept that standardised columns have there.
-            "baseline": _baseline(
-                state, float(units[0, 1:] @ np.array(state["beta"])), _times(covariates, schema)
-            ),
+            "baseline": read_baseline(asked, state, schema),
         },
         n_events=sum(state["events"]),
         llf=float(state["likelihood"]),
@@ -131,10 +129,15 @@ def _tests(state: Any, information: Floats, kept: Sequence[int]) -> pd.DataFrame
     return frame
 
 
-def _baseline(state: Any, intercept: float, times: pd.Index[Any]) -> pd.DataFrame:
+def read_baseline(asked: CoxRounds, state: Any, schema: Schema | PublicSchema) -> pd.DataFrame:
+    """Return the cumulative hazard and the survival at zeros of all columns, by time."""
+    covariates = asked._covariates(schema)
+    units = covariates.to_own_units(Spread(state["means"], state["sds"]), schema)
+    # Standardised columns are not 0 there, which is an intercept.
+    intercept = float(units[0, 1:] @ np.array(state["beta"]))
     cumulative = np.cumsum(state["at_risk"]) * math.exp(intercept)
     frame = {"hazard": cumulative, "survival": np.exp(-cumulative)}
-    return pd.DataFrame(frame, index=times[state["starts"]])
+    return pd.DataFrame(frame, index=_times(covariates, schema)[state["starts"]])
 
 
 def _times(covariates: Covariates, schema: Schema | PublicSchema) -> pd.Index[Any]:
@@ -162,14 +165,12 @@ def _warnings(
     return found
 
 
-def _assumptions(
-    asked: PooledCox, state: Any, covariates: Covariates, schema: Schema | PublicSchema
-) -> list[str]:
+def describe_events(asked: CoxRounds, state: Any, schema: Schema | PublicSchema) -> list[str]:
+    """Return what the event is, and how many steps of time have it."""
     outcome = factor(schema, asked.event)
-    (time,) = covariates.made.targets
-    found = [f"event: {outcome.name} is {outcome.labels[asked._event_level(schema)]}"]
-    found.append(
-        f"{plural(len(state['starts']), 'step')} of {variable_name(schema, time)} with events, at which "
-        f"{asked.minimum} rows or more leave"
-    )
-    return found
+    (time,) = asked._covariates(schema).made.targets
+    return [
+        f"event: {outcome.name} is {outcome.labels[asked._event_level(schema)]}",
+        f"{plural(len(state['starts']), 'step')} of {variable_name(schema, time)} with events, at "
+        f"which {asked.minimum} rows or more leave",
+    ]

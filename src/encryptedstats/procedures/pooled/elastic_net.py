@@ -1,22 +1,21 @@
 """Regressions with an elastic net over sites, as glmnet has them at one penalty.
 
 Every round opens what Fisher scoring needs at the current coefficients. The next coefficients
-minimise the quadratic approximation with the penalty, by coordinate descent in plain Python; where
-the penalised deviance grows, the step is halved. Bounds are those of `glm`.
+minimise the quadratic approximation with the penalty; where the objective grows, the step is
+halved. Bounds are those of `glm`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from encryptedstats.procedures.pooled.algebra import Matrix, Vector, dot, n_pairs, unpack
+from encryptedstats.procedures.pooled.algebra import n_pairs, unpack
 from encryptedstats.procedures.pooled.covariates import Spread
 from encryptedstats.procedures.pooled.families import LINKS, PENALISED_FAMILIES
 from encryptedstats.procedures.pooled.family_regression import (
@@ -27,27 +26,25 @@ from encryptedstats.procedures.pooled.family_regression import (
     FamilyRegression,
 )
 from encryptedstats.procedures.pooled.glm_result import NOT_CONVERGED, Predictor, write_formula
+from encryptedstats.procedures.pooled.penalties import (
+    Penalised,
+    PenalisedResult,
+    furthest_move,
+    grows,
+    minimise,
+)
 from encryptedstats.procedures.pooled.scaling import BITS, to_floats
 from encryptedstats.procedures.site_procedure import State
 from encryptedstats.statistics.formulas import INTERCEPT
-from encryptedstats.tables.answers.results import Result
-from encryptedstats.tables.questions.constraints import (
-    ALPHA,
-    Choice,
-    Constraints,
-    RealNumber,
-    VariableName,
-)
+from encryptedstats.tables.questions.constraints import Choice, Constraints, VariableName
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
 
 Floats = NDArray[np.float64]
-_MOST_SWEEPS: Final = 10_000
-_SWEPT: Final = 1e-14  # a sweep that moves no coefficient by more is the last
 
 
 @dataclass(frozen=True, kw_only=True)
-class PooledElasticNetResult(Result):
+class PooledElasticNetResult(PenalisedResult):
     """A regression with an elastic net.
 
     Attributes
@@ -64,25 +61,8 @@ class PooledElasticNetResult(Result):
     converged : bool
     """
 
-    caption: ClassVar[str] = "coefficients"
-
-    coefficients: pd.DataFrame
-    formula: str
     family: str
     link: str
-    alpha: float
-    l1_ratio: float
-    deviance: float
-    objective: float
-    nonzero: int
-    iterations: int
-    converged: bool
-
-    _predictor: ClassVar[Predictor]
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the coefficients."""
-        return self.coefficients
 
     def predict(self, X: Any) -> Floats:
         """Return the expected outcome of each row; NaN where a value is missing or not allowed."""
@@ -95,7 +75,7 @@ class PooledElasticNetResult(Result):
 
 
 @dataclass(frozen=True)
-class PooledElasticNet(FamilyRegression):
+class PooledElasticNet(Penalised, FamilyRegression):
     r"""Regression with penalties on the absolute and on the squared coefficients, over sites.
 
     .. math:: \frac{1}{2n} D(\beta) + \alpha \rho \lVert \beta \rVert_1
@@ -104,6 +84,11 @@ class PooledElasticNet(FamilyRegression):
     with the deviance D, and :math:`\beta` of columns with mean 0 and standard deviation 1 over all
     rows, as ``glmnet`` has it (its ``lambda`` is ``alpha``, its ``alpha`` is ``l1_ratio``). The
     intercept has no penalty.
+
+    With ``family = "gaussian"``, as a word, ``glmnet`` scales the outcome to a standard deviation
+    of 1, s before, so that its penalty on squares is smaller by the factor s than it says. Its
+    results at (lambda, a) are those of ``alpha = lambda * (a + (1 - a) / s)`` and ``l1_ratio =
+    lambda * a / alpha``. With ``family = gaussian()`` it does not, and results are equal.
 
     Parameters
     ----------
@@ -137,6 +122,8 @@ class PooledElasticNet(FamilyRegression):
     0.6452
     """
 
+    title = "Regression with an elastic net over sites"
+
     formula: str
     alpha: float = 1.0
     l1_ratio: float = 0.5
@@ -149,8 +136,6 @@ class PooledElasticNet(FamilyRegression):
     bits: int = BITS
 
     constraints: ClassVar[Constraints] = {
-        "alpha": ALPHA,
-        "l1_ratio": RealNumber(low=0, high=1),
         "family": Choice(values=PENALISED_FAMILIES, code="unknown-family"),
         "link": Choice(values=tuple(LINKS), optional=True, code="unknown-link"),
         "exposure": VariableName(optional=True),
@@ -183,28 +168,15 @@ class PooledElasticNet(FamilyRegression):
             return self._halve(after)
         if state["stage"] == FIT:
             after["iterations"] += 1
-            objective = self._objective(deviance, state)
-            before = state.get("objective")
-            rounding = 1e-12 * (abs(objective) + 0.1)
-            if before is not None and objective > before + rounding:
+            objective = self._objective(deviance / 2, state["beta"][1:], state["n"])
+            if grows(objective, state.get("objective")):
                 return self._halve(after)
             after |= {"objective": objective, "deviance": deviance}
         beta = minimise(information, score, state["beta"], self._penalties(state["n"]))
-        furthest = max(abs(a - b) for a, b in zip(beta, state["beta"], strict=True))
-        if state["stage"] == FIT and furthest <= self.epsilon:
+        if state["stage"] == FIT and furthest_move(beta, state["beta"]) <= self.epsilon:
             return {**after, "beta": beta, "stage": DONE, "converged": True}
         last = None if state["stage"] == START else state["beta"]
         return self._end(after, {"beta": beta, "last": last, "stage": FIT})
-
-    def _penalties(self, n: int) -> tuple[float, float]:
-        """Return what absolute and squared coefficients cost, beside half the deviance."""
-        return n * self.alpha * self.l1_ratio, n * self.alpha * (1 - self.l1_ratio)
-
-    def _objective(self, deviance: float, state: State) -> float:
-        first, second = self._penalties(state["n"])
-        slopes = state["beta"][1:]
-        penalty = first * math.fsum(map(abs, slopes)) + second / 2 * dot(slopes, slopes)
-        return (deviance / 2 + penalty) / float(state["n"])
 
     # -- the result --------------------------------------------------------------------------------
 
@@ -236,33 +208,3 @@ class PooledElasticNet(FamilyRegression):
         predictor = Predictor(covariates, own, schema, self.exposure)
         object.__setattr__(found, "_predictor", predictor)
         return found
-
-
-def minimise(
-    information: Matrix,
-    score: Sequence[float],
-    beta: Sequence[float],
-    penalties: tuple[float, float],
-) -> Vector:
-    """Minimise the quadratic approximation of half the deviance at some coefficients, with
-    penalties on all but the first.
-    """
-    first, second = penalties
-    found, slopes = list(beta), list(score)  # slopes of the approximation, which point downwards
-    for _ in range(_MOST_SWEEPS):
-        furthest = 0.0
-        for j, row in enumerate(information):
-            curvature = row[j] + (second if j else 0.0)
-            if not curvature > 0:
-                continue
-            pull = slopes[j] + row[j] * found[j]
-            if j:
-                pull = math.copysign(max(abs(pull) - first, 0.0), pull)
-            moved = pull / curvature - found[j]
-            if moved:
-                found[j] += moved
-                slopes = [a - moved * b for a, b in zip(slopes, row, strict=True)]
-                furthest = max(furthest, abs(moved))
-        if furthest <= _SWEPT * max(1.0, max(map(abs, found))):
-            break
-    return found

@@ -115,6 +115,8 @@ class PooledGLM(FamilyRegression):
     [-4.2491, 1.214]
     """
 
+    title = "Generalised linear model over sites"
+
     formula: str
     family: str = BINOMIAL
     link: str | None = None

@@ -139,6 +139,8 @@ class PooledKMeans(SiteProcedure):
     [2.0, 12.0]
     """
 
+    title = "k-means over sites"
+
     n_clusters: int
     variables: Sequence[str] | None = None
     standardise: bool = True

@@ -203,6 +203,18 @@ def mark_rows_to_predict(
     )
 
 
+def add_unused_columns(frame: pd.DataFrame, schema: Schema, used: Collection[int]) -> pd.DataFrame:
+    """Add missing columns that predictions do not read."""
+    if schema.onehot is not None:  # columns of one-hot tables are found by position
+        return frame
+    for j, variable in enumerate(schema.variables):
+        if j not in used and variable.name not in frame.columns:  # any allowed value will do
+            number = (variable.low or 0) / 10.0 ** (variable.digits or 0)
+            value = variable.levels[0] if variable.levels else number
+            frame = frame.assign(**{variable.name: value})
+    return frame
+
+
 def complete_rows_to_predict(schema: Schema, data: object, stacklevel: int = 1) -> Table:
     """Return the table of all rows of `data`; refuse rows that cannot be predicted.
 
