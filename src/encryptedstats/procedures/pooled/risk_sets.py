@@ -13,10 +13,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from encryptedstats.errors import DataError
 from encryptedstats.procedures.pooled.algebra import Matrix, Vector, dot, exact_log
@@ -60,32 +60,39 @@ def merge_times(groups: Sequence[TimeCounts], minimum: int, efron: bool) -> list
 def _merge(groups: Sequence[TimeCounts], minimum: int, efron: bool, *, single: bool) -> list[int]:
     """Return the most steps that have enough rows, the earliest of several; one if none have."""
     n_times = len(groups[0].leaving)
-    sums = [[[0, *accumulate(part)] for part in (g.leaving, g.events)] for g in groups]
+    # Whole numbers as floats: what false counts add up to is refused elsewhere, and does not wrap.
+    rows, events = (
+        np.array([[0, *accumulate(part)] for part in parts], dtype=np.float64)
+        for parts in zip(*((one.leaving, one.events) for one in groups), strict=True)
+    )
 
-    def is_enough(start: int, end: int) -> bool:
-        counts = [[part[end] - part[start] for part in group] for group in sums]
-        rows, events = counts[0]
-        shown = [n for n, _ in counts]
-        if efron and not (single and events == 1):
-            shown += [one for n, d in counts for one in (d, n - d)]
-        return rows >= minimum and _are_hidden(shown, minimum)
+    def is_enough(start: int) -> NDArray[np.bool_]:
+        """Return which ends, from the next time on, make a step with enough rows of this start."""
+        left, d = (part[:, start + 1 :] - part[:, start, np.newaxis] for part in (rows, events))
+        found = (left[0] >= minimum) & _are_hidden(left, minimum)
+        if efron:
+            is_single = single & (d[0] == 1)
+            found &= is_single | (_are_hidden(d, minimum) & _are_hidden(left - d, minimum))
+        return np.asarray(found)
 
     #: From each time on: how many steps there can be, and where the first of them ends.
-    most: list[tuple[int, int]] = [(-1, n_times)] * n_times + [(0, n_times)]
+    most, ends = np.full(n_times + 1, -1), [n_times] * n_times
+    most[n_times] = 0
     for start in reversed(range(n_times)):
-        for end in reversed(range(start + 1, n_times + 1)):
-            if most[end][0] >= max(most[start][0] - 1, 0) and is_enough(start, end):
-                most[start] = (most[end][0] + 1, end)
-    starts, end = [0], most[0][1]
-    while end < n_times:
+        possible = np.where(is_enough(start), most[start + 1 :], -1)
+        best = int(possible.argmax())
+        if possible[best] >= 0:
+            most[start], ends[start] = possible[best] + 1, start + 1 + best
+    starts = [0]
+    while (end := ends[starts[-1]]) < n_times:
         starts.append(end)
-        end = most[end][1]
     return starts
 
 
-def _are_hidden(counts: Sequence[int], minimum: int) -> bool:
-    """Return whether sums over so many rows each are of enough rows, or of none."""
-    return all(not count or count >= minimum for count in counts)
+def _are_hidden(counts: ArrayLike, minimum: int) -> Any:
+    """Return whether sums over so many rows, each of a group, are all of enough rows or of none."""
+    known = np.asarray(counts)
+    return ((known == 0) | (known >= minimum)).all(axis=0)
 
 
 def _count_single(groups: Sequence[TimeCounts], starts: Sequence[int]) -> list[int]:
