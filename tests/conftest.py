@@ -24,7 +24,7 @@ from insecure import insecure_parameters
 
 SCHEMES = ("bfv", "bgv")
 _LIBC = ctypes.CDLL(None)
-_MUCH = 64 << 20
+_MUCH, _LITTLE = 64 << 20, 8 << 20
 _TESTS = Path(__file__).parent
 _CACHED_FOLDERS = tuple(
     str(folder)
@@ -55,11 +55,24 @@ def free_memory_after_module() -> Iterator[None]:
     """
     yield
     _clear_caches()
-    _return_memory()
+    _return_memory_above(_LITTLE)
 
 
-def _return_memory() -> None:
-    gc.collect()
+def _return_memory_above(growth: int) -> None:
+    """Return memory if the process holds so much more than after it last returned some.
+
+    Most of it is free. To look for garbage in cycles as well takes a tenth of a second.
+    """
+    if _resident_bytes() <= _returned_at[0] + growth:
+        return
+    _trim_heap()
+    if _resident_bytes() > _returned_at[0] + growth:
+        gc.collect()
+        _trim_heap()
+    _returned_at[0] = _resident_bytes()
+
+
+def _trim_heap() -> None:
     if hasattr(_LIBC, "malloc_trim"):  # glibc keeps freed memory until it is asked
         _LIBC.malloc_trim(0)
 
@@ -70,10 +83,7 @@ _returned_at = [0]
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logfinish() -> None:
     """Return the memory of a test that took much: that of the next would come on top of it."""
-    held = _resident_bytes()
-    if held > _returned_at[0] + _MUCH:
-        _return_memory()
-        _returned_at[0] = _resident_bytes()
+    _return_memory_above(_MUCH)
 
 
 def _resident_bytes() -> int:
@@ -128,6 +138,16 @@ def one_process() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (machine, base):
             patch.setattr(module, "cores", lambda: 1)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def same_memory() -> Iterator[None]:
+    """Limits of memory do not depend on what other programs of this machine hold. To ask the system
+    takes longer than many a small computation.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "available_memory", lambda: 16 << 30)
         yield
 
 

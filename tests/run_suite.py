@@ -14,6 +14,7 @@ import argparse
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -36,6 +37,7 @@ _ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
+_SUMMARY = re.compile(r"^=* ?(\d+ \w+|no tests ran).* in [\d.]+s")
 _MOST_RERUN = 3  # more failures than these are no accident
 _GOOD = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)  # a part may be slow tests alone
 
@@ -185,7 +187,7 @@ def _report(outcome: Outcome) -> None:
         print(outcome.output)
     else:
         print(*(line for line in lines if line.startswith(("SKIPPED", "XFAIL", "XPASS"))), sep="\n")
-    summary = next((line for line in reversed(lines) if " in " in line), "no output")
+    summary = next((line for line in reversed(lines) if _SUMMARY.search(line)), "no output")
     measured = f"{outcome.cpu_seconds:.0f} s of CPU, {outcome.peak_mb} MB"
     print(f"{outcome.part.name}: {summary.strip('= ')}; {measured}", flush=True)
 

@@ -4,10 +4,10 @@ source.
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
+from sources import parse_file
 from test_layers import imported_modules, layer_of, modules
 
 PAGE = Path(__file__).parent.parent / "docs/explanation/architecture.md"
@@ -27,7 +27,7 @@ def drawn_imports() -> dict[str, set[str]]:
 def imports_of_source() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path, module in modules():
-        tree, own = ast.parse(path.read_text()), layer_of(module)
+        tree, own = parse_file(path), layer_of(module)
         assert own is not None
         for _, name in imported_modules(tree, module, is_package=path.name == "__init__.py"):
             layer = layer_of(name)

@@ -18,6 +18,7 @@ from encryptedstats.kinds import KINDS
 from encryptedstats.storage import container
 from encryptedstats.tables.questions.question import class_columns
 from error_codes import error
+from sources import list_nodes, parse_file
 
 FRAME = pd.DataFrame({"age": [30, 40, 50, 60], "sick": [0, 1, 1, 0]})
 SOURCES = Path(es.__file__).parent
@@ -43,7 +44,7 @@ def named_kinds() -> set[str]:
     """
     found = set()
     for path in SOURCES.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in list_nodes(parse_file(path)):
             if (
                 isinstance(node, ast.AnnAssign)
                 and ast.unparse(node.target).endswith("_KIND")

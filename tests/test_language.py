@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import encryptedstats
+from sources import list_nodes, parse_file
 
 SOURCE = Path(encryptedstats.__file__).parent
 ROOT = Path(__file__).parent.parent
@@ -93,12 +94,12 @@ def parsed() -> Parsed:
         folder = inside.parts[0] if len(inside.parts) > 1 else "."
         if inside.parts[:2] == ("circuits", "devices"):
             folder = "circuits/devices"
-        found.append((folder, str(inside), ast.parse(path.read_text())))
+        found.append((folder, str(inside), parse_file(path)))
     return found
 
 
 def functions(tree: ast.AST) -> Iterator[Function]:
-    return (node for node in ast.walk(tree) if isinstance(node, Function))
+    return (node for node in list_nodes(tree) if isinstance(node, Function))
 
 
 def is_property(function: Function) -> bool:
@@ -107,16 +108,15 @@ def is_property(function: Function) -> bool:
 
 def find_phrases(text: str) -> list[str]:
     return [
-        f"{line}: {found.group()!r}, write: {instead}"
-        for line, words in enumerate(text.splitlines(), 1)
+        f"{text.count(chr(10), 0, found.start()) + 1}: {found.group()!r}, write: {instead}"
         for phrase, instead in PHRASES.items()
-        for found in re.finditer(phrase, words)
+        for found in re.finditer(phrase, text)
     ]
 
 
 def find_identifiers(tree: ast.AST) -> list[str]:
     found = []
-    for node in ast.walk(tree):
+    for node in list_nodes(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             name = node.id
         elif isinstance(node, ast.arg):
@@ -200,7 +200,7 @@ def test_terms_are_those_of_the_glossary(parsed: Parsed) -> None:
 def test_no_class_name_is_used_twice(parsed: Parsed) -> None:
     places = defaultdict(list)
     for _, path, tree in parsed:
-        for node in ast.walk(tree):
+        for node in list_nodes(tree):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(f"{path}:{node.lineno}")
     twice = {name: where for name, where in places.items() if len(where) > 1}

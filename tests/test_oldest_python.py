@@ -38,6 +38,7 @@ NEWER = {
     "reveal_type",
     "warnings": "deprecated",
 }
+NEWER_NAMES = {name for names in NEWER.values() for name in names.split()}
 NEWER_MODULES = {"tomllib", "compression", "annotationlib"}
 NEWER_BUILTINS = {"BaseExceptionGroup", "ExceptionGroup", "PythonFinalizationError"}
 DEVELOPERS = {
@@ -52,7 +53,7 @@ def at_run_time(tree: ast.AST) -> list[ast.AST]:
         node = left.pop()
         nodes.append(node)
         below = list(ast.iter_child_nodes(node))
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
             below = list(node.orelse)
         left += below
     return nodes
@@ -69,7 +70,7 @@ def too_new(source: str) -> list[str]:
             found += [module] if module in NEWER_MODULES else []
             found += [f"{module}.{name}" for name in names if name in NEWER.get(module, "").split()]
         elif isinstance(node, ast.Attribute):
-            whole = ast.unparse(node.value)
+            whole = ast.unparse(node.value) if node.attr in NEWER_NAMES else ""
             found += [f"{whole}.{node.attr}"] if node.attr in NEWER.get(whole, "").split() else []
         elif isinstance(node, ast.Name) and node.id in NEWER_BUILTINS:
             found.append(node.id)

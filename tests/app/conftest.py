@@ -5,11 +5,38 @@ for each test.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from multiprocessing import forkserver
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from desk_helpers import PASSPHRASE, Page, answered, patients, waited
+from forked_tasks import ForkedTask
+
+from encryptedstats.app import work
+
+#: Modules whose tasks run as users run them.
+REAL = {"test_encryption_kills", "test_tasks"}
+
+
+@pytest.fixture(scope="session")
+def forking() -> Iterator[None]:
+    """End what forks with the tests, which are measured with what they have waited for."""
+    yield
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # as the tests of Python do
+
+
+@pytest.fixture(autouse=True)
+def forked_tasks(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, forking: None
+) -> None:
+    """Fork the processes of tasks where the system allows it."""
+    if sys.platform == "linux" and request.module.__name__ not in REAL:
+        made = SimpleNamespace(Popen=ForkedTask, PIPE=subprocess.PIPE)
+        monkeypatch.setattr(work, "subprocess", made)
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
-from slow_worker import make_slow
+from slow_worker import hold_in_second, make_slow
 
 import encryptedstats as es
 
@@ -128,11 +128,15 @@ class Worker:
     everything again takes far longer than what these workers do. Asked as a Popen is.
     """
 
-    def __init__(self, queue: Path | str, slow: float, lease: float) -> None:
+    def __init__(
+        self, queue: Path | str, slow: float, lease: float, released: Path | None = None
+    ) -> None:
         self.returncode: int | None = None
         self._report, writing = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
+            if released is not None:
+                hold_in_second(released)
             self._work(writing, str(queue), slow, lease)
         os.close(writing)
 
@@ -167,8 +171,11 @@ class Worker:
         return said, said if self.returncode else ""
 
 
-def start_worker(queue: Path | str, *, slow: float = 0.0, lease: float = 60.0) -> Worker:
-    return Worker(queue, slow, lease)
+def start_worker(
+    queue: Path | str, *, slow: float = 0.0, lease: float = 60.0, released: Path | None = None
+) -> Worker:
+    """Start a worker that is slow, or stands still in its second shard until it is released."""
+    return Worker(queue, slow, lease, released)
 
 
 def finish(process: subprocess.Popen[str] | Worker, timeout: float = 600.0) -> str:

@@ -8,6 +8,7 @@ import json
 import sys
 import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
@@ -25,6 +26,19 @@ def make_slow(seconds: float) -> None:
         return evaluate(*arguments)
 
     items._evaluate = slowly
+
+
+def hold_in_second(released: Path) -> None:
+    """Finish one shard, and stand still in the next until there is a file of this name."""
+    evaluate, begun = items._evaluate, list[None]()
+
+    def wait(*arguments: Any) -> Any:
+        begun.append(None)
+        while len(begun) > 1 and not released.exists():
+            time.sleep(0.02)
+        return evaluate(*arguments)
+
+    items._evaluate = wait
 
 
 def main() -> None:

@@ -173,7 +173,7 @@ FILLS: dict[str, Callable[[np.random.Generator, int, tuple[int, ...]], Any]] = {
 }
 
 
-# Tests vary the name of the ring slowest, so that the keys of each are made once.
+# The scope of the parameter "name" makes pytest run all tests of a ring before those of the next.
 @lru_cache(maxsize=4)
 def lab_of(name: str) -> Lab:
     ring, bits, max_value = {**RINGS, **LARGE}[name]
@@ -208,7 +208,7 @@ def cpu(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.parametrize("fill", FILLS)
-@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize("name", TRIED, scope="module")
 def test_transforms_are_seals(name, fill):
     """A BGV ciphertext is in NTT form; SEAL can be asked for its coefficients."""
     lab = lab_of(name)
@@ -295,7 +295,7 @@ def test_the_way_follows_from_primes_and_processor():
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
-@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize("name", TRIED, scope="module")
 def test_modulus_switching(name, size):
     lab = lab_of(name)
     for fill in FILLS:
@@ -308,7 +308,7 @@ def test_modulus_switching(name, size):
 
 
 @pytest.mark.parametrize("fill", FILLS)
-@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize("name", TRIED, scope="module")
 def test_relinearisation_at_every_level(name, fill):
     lab = lab_of(name)
     for primes in range(1, lab.primes + 1):
@@ -357,7 +357,7 @@ def test_a_top_component_of_zeros(cpu):
     np.testing.assert_array_equal(lab.kernels(cpu).relinearise(residues), residues[:2])
 
 
-@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize("name", TRIED, scope="module")
 def test_lowering(name):
     """Sizes 2 to 6 in one batch, from the top and from below, relinearised at every
     level in turn.
@@ -399,7 +399,7 @@ def test_one_level_for_all_and_no_totals(cpu):
 
 
 @pytest.mark.parametrize("fill", ["random", "ends", "largest"])
-@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize("name", TRIED, scope="module")
 def test_automorphisms(name, fill):
     lab = lab_of(name)
     residues = lab.residues(2, lab.packed_primes, fill)
@@ -472,7 +472,7 @@ def test_memory_is_used_again(cpu):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 20])
-@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize("name", TRIED, scope="module")
 def test_packs(name, count):
     lab = lab_of(name)
     totals = [
@@ -528,19 +528,18 @@ COUNTS = (1, 2, 3, 5, 16, 37)
 
 
 @lru_cache(maxsize=4)
-def expansion_of(name: str, primes: int, count: int) -> tuple[Residues, Residues]:
+def expansion_of(lab: Lab, primes: int, count: int) -> tuple[Residues, Residues]:
     """Any node, and its totals: by SEAL."""
-    lab = lab_of(name)
     node = lab.residues(2, primes, ("random", "ends", "largest")[count % 3], seed=count)
     totals = lab.seal_expanded(ciphertext_of(lab.small, node), count, packing_levels(count))
     return node, np.stack([residues_of(lab.small, total) for total in totals])
 
 
-@pytest.mark.parametrize("name", [one for one in TRIED if one.values[0] in KEPT])
+@pytest.mark.parametrize("name", [one for one in TRIED if one.values[0] in KEPT], scope="module")
 def test_expansion(name):
     lab = lab_of(name)
     for primes, count in product(range(1, KEPT[name] + 1), COUNTS):
-        node, totals = expansion_of(name, primes, count)
+        node, totals = expansion_of(lab, primes, count)
         some = (1, 3) if primes == 1 else ((1, 3)[count % 2],)
         for cpu, threads in product(CPU_LEVELS, some):
             found = lab.kernels(cpu).expand(node, count, packing_levels(count), threads=threads)
@@ -554,7 +553,7 @@ def test_expansion_in_two_parts(name, cpu):
     """The upper levels once, then each part on its own: in its own order."""
     lab = lab_of(name)
     ours = lab.kernels(cpu)
-    top, totals = expansion_of(name, lab.packed_primes, 37)
+    top, totals = expansion_of(lab, lab.packed_primes, 37)
     for lowest in range(packing_levels(37) + 1):
         size = 1 << lowest
         nodes = ours.expand(top, 37, packing_levels(37), lowest, threads=2)
@@ -567,7 +566,7 @@ def test_expansion_in_two_parts(name, cpu):
 def test_expansion_into_memory_that_is_there(cpu):
     lab = lab_of("kept")
     ours = lab.kernels(cpu)
-    node, totals = expansion_of("kept", 2, 5)
+    node, totals = expansion_of(lab, 2, 5)
     out = np.empty_like(totals)
     assert ours.expand(node, 5, 3, threads=2, out=out) is out
     np.testing.assert_array_equal(out, totals)

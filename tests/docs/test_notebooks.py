@@ -41,8 +41,9 @@ def test_the_notebooks_are_there() -> None:
     }
 
 
-#: What the tutorial of the same name and tests of studies do, with keys of several seconds.
-SLOW = {"three_hospitals", "two_sites"}
+#: What a tutorial or guide (docs/guides/linkage.md) and tests of studies do, with keys of several
+#: seconds.
+SLOW = {"hospital_registry", "three_hospitals", "two_sites"}
 
 
 @pytest.mark.parametrize(

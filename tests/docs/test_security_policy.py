@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+from sources import parse_file
+
 ROOT = Path(__file__).parents[2]
 POLICY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 HEADING = "## Promises and the tests that attack them"
@@ -31,7 +33,7 @@ def test_every_promise_is_attacked_by_a_test_that_exists() -> None:
     for promise, tests in found.items():
         assert tests, promise
         for path, name in tests:
-            tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+            tree = parse_file(ROOT / path)
             defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
             assert name in defined, f"{promise}: {path} has no {name}"
 

@@ -5,6 +5,7 @@ counts, counted by hand.
 from __future__ import annotations
 
 import warnings
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,7 @@ def frame(n: int, seed: int = 0, classes: tuple[Any, ...] = ("no", "yes")) -> pd
     )
 
 
+@cache
 def schema(classes: tuple[Any, ...] = ("no", "yes")) -> es.Schema:
     """Three bins a variable."""
     kinds = {"age": "continuous", "grade": "continuous", "sex": "categorical"}

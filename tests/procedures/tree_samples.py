@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,14 @@ def frame(n: int, seed: int, classes: int = 2) -> pd.DataFrame:
 def table(
     n: int = 300, seed: int = 0, classes: int = 2, target: str = "y", **options: Any
 ) -> es.Table:
+    data, schema = _rows(n, seed, classes, target)
+    return schema.table(data, **options)
+
+
+@cache
+def _rows(n: int, seed: int, classes: int, target: str) -> tuple[pd.DataFrame, es.Schema]:
     data = frame(n, seed, classes).drop(columns="z" if target == "y" else "y")
-    return infer(data, target, bins=4).table(data, **options)
+    return data, infer(data, target, bins=4)
 
 
 def infer(data: pd.DataFrame, target: str, bins: int) -> es.Schema:

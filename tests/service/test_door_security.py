@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -383,9 +382,8 @@ def test_a_refusal_is_read_by_who_is_still_sending(server: service.Server, tmp_p
     # It is answered before the body comes, and closed without it.
     with (
         service.Server(tmp_path, replace(service.LIMITS, idle_seconds=1.0)) as hasty,
-        socket.create_connection(("127.0.0.1", hasty.port), timeout=600) as line,
+        hasty.connected(head) as line,
     ):
-        line.sendall(head)
         answer = b""
         while data := line.recv(65536):
             answer += data
@@ -432,20 +430,21 @@ def test_bodies_that_are_too_large(tmp_path: Path, hospital: Hospital) -> None:
 def test_slow_and_broken_bodies_are_given_up(tmp_path: Path, hospital: Hospital) -> None:
     data = block(hospital)
     with service.Server(tmp_path, replace(service.LIMITS, idle_seconds=0.5)) as server:
-        address, token = ("127.0.0.1", server.port), server.token("slow")
+        token = server.token("slow")
         before = server.objects()
         head = (
             f"PUT /v1/objects/{named(data)} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}"
             f"\r\nContent-Length: {len(data)}\r\n\r\n"
         ).encode()
-        answer = service.slowly(address, [head + data[:1000]], 120.0)  # then nothing
+        answer = service.slowly(server, [head + data[:1000]], 120.0)  # then nothing
         assert b" 408 " in answer.split(b"\r\n")[0]
         answer = service.slowly(
-            address, [head, *(data[i : i + 1] for i in range(200))], 0.05
+            server, [head, *(data[i : i + 1] for i in range(200))], 0.05
         )  # 20 bytes a second
         assert b" 408 " in answer.split(b"\r\n")[0]
-        assert service.slowly(address, [b"G", b"E"], 120.0) == b""  # a request that never comes
-        _cut_off(address, head + data[:5000])
+        assert service.slowly(server, [b"G", b"E"], 120.0) == b""  # a request that never comes
+        with server.connected(head + data[:5000]):
+            pass
         nothing_came_of_it(server, before)
 
 
@@ -469,16 +468,10 @@ def test_a_client_without_a_token_sends_no_large_or_slow_body_either(
         assert client.request(method, path, content=b"x" * 1000).status_code in (401, 403, 422)
     with service.Server(tmp_path / "hasty", replace(limits, idle_seconds=0.3)) as server:
         head = f"{call} HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n".encode()
-        address = ("127.0.0.1", server.port)
-        answer = service.slowly(address, [head + b"x"], 120.0)  # then nothing
+        answer = service.slowly(server, [head + b"x"], 120.0)  # then nothing
         assert b" 408 " in answer.split(b"\r\n")[0]
-        answer = service.slowly(address, [head, *[b"x"] * 800], 0.05)  # 20 bytes a second
+        answer = service.slowly(server, [head, *[b"x"] * 800], 0.05)  # 20 bytes a second
         assert b" 408 " in answer.split(b"\r\n")[0]
-
-
-def _cut_off(address: tuple[str, int], data: bytes) -> None:
-    with socket.create_connection(address) as line:
-        line.sendall(data)
 
 
 def test_a_table_needs_all_its_blocks_and_its_own_keys(

@@ -46,7 +46,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParamete
 CAUGHT = error("spot-check-failed")
 #: Tables of two chunks, and of one chunk whose totals are interleaved.
 LAYOUTS = {"chunks": (N_ROWS, 1), "interleaved": (100, 8)}
-MANY = (pytest.param(60), pytest.param(1000, marks=pytest.mark.slow))
+#: Owners who open a lie; those who watch one of its few good places are counted.
+MANY = ("quick", pytest.param("many", marks=pytest.mark.slow))
 
 
 @dataclass(frozen=True)
@@ -231,17 +232,19 @@ def _opens(check: SpotCheck, answer: Answer, response: Response) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seeds", MANY)
+@pytest.mark.parametrize("effort", MANY)
 @pytest.mark.parametrize(
     ("kind", "layout"),
     [one for one in product(LIES, LAYOUTS) if one != ("a chunk doubled", "interleaved")],
 )
-def test_lies_pass_no_more_often_than_the_bound_allows(kind: str, layout: str, seeds: int) -> None:
+def test_lies_pass_no_more_often_than_the_bound_allows(kind: str, layout: str, effort: str) -> None:
     """A position misses a lie with probability 1 - share at most.
 
     What passes is counted exactly: of these lies all but those that hide differ everywhere, and
     those that hide differ everywhere but at their primes.
     """
+    few = 60 if kind.startswith("hidden") else 15
+    seeds = few if effort == "quick" else 1000
     story = _new_story(layout)
     lie = LIES[kind](story)
     terms = story.check._ask(lie.answer, QUESTION, None)[1].terms

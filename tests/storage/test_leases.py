@@ -67,7 +67,7 @@ def test_who_waits_is_next(store):
     order = []
 
     def second():
-        with write_alone(store, wait=20):
+        with write_alone(store, wait=600):
             order.append("second")
 
     with write_alone(store):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,7 @@ def mixed_frame(n: int, seed: int = 0) -> pd.DataFrame:
     )
 
 
+@cache
 def mixed_schema() -> Schema:
     """One schema for all of them."""
     schema = Schema.infer(mixed_frame(500, seed=99), target="sick", bins=3, kinds=KINDS).with_bins(

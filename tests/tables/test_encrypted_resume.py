@@ -93,7 +93,7 @@ def test_killed_half_way(keeper, schema, tmp_path, workers):
     command = [sys.executable, "-c", ENCRYPT, str(tmp_path), str(workers), "3"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     try:
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + 600
         while len(blocks_of(tmp_path / "t")) < 3:
             assert process.poll() is None, process.stderr.read().decode()
             assert time.monotonic() < deadline

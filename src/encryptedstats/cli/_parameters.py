@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Annotated, Any, get_args, get_origin
 
 
-def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+@cache  # annotations are text that is evaluated, twice in every call of a command
+def hints_of(function: Callable[..., Any]) -> Mapping[str, Any]:
     """Return the annotations of a function's parameters.
 
     In Python 3.10, ``typing.get_type_hints`` hides ``Annotated`` in an ``Optional`` where the

@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 import inspect
 import reprlib
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
@@ -24,7 +26,8 @@ class Estimator:
     """Parameters that are stored by ``__init__`` and nothing else, as scikit-learn has them."""
 
     @classmethod
-    def _defaults(cls) -> dict[str, Any]:
+    @cache
+    def _defaults(cls) -> Mapping[str, Any]:
         """Return the default of every parameter."""
         signature = inspect.signature(cls)
         return {name: one.default for name, one in sorted(signature.parameters.items())}

@@ -178,7 +178,7 @@ def test_a_killed_run_goes_on(data_home: Path, tmp_path: Path) -> None:
     def rows() -> list[dict[str, str]]:
         return list(csv.DictReader(results.read_text().splitlines())) if results.exists() else []
 
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 600
     while not rows() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGKILL)
