@@ -79,6 +79,7 @@ from encryptedstats.tables.rows.table_from_frame import (
     as_weights,
     complete_rows_to_predict,
     rows_to_predict,
+    with_unread_columns,
 )
 from encryptedstats.tables.schema.inference import Wishes
 from encryptedstats.tables.schema.names import choose_positions
@@ -510,15 +511,7 @@ class TotalsModel(Question, Estimator):
 
     def _with_unused(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Add missing columns that predictions do not read."""
-        schema, used = self._get_private_schema(), self._used_positions()
-        if schema.onehot is not None:  # columns of one-hot tables are found by position
-            return frame
-        for j, variable in enumerate(schema.variables):
-            if j not in used and variable.name not in frame.columns:  # any allowed value will do
-                number = (variable.low or 0) / 10.0 ** (variable.digits or 0)
-                value = variable.levels[0] if variable.levels else number
-                frame = frame.assign(**{variable.name: value})
-        return frame
+        return with_unread_columns(self._get_private_schema(), frame, self._used_positions())
 
     # -- adding and subtracting rows ---------------------------------------------------------------
 
