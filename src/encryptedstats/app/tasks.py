@@ -154,6 +154,7 @@ class StudyTask(BaseModel):
     passphrase: str = Field(repr=False)
     action: Literal["link", "keygen", "add", "share", "fit"]
     rows: Path | None = None
+    new: Path | None = None
     on: list[str] = []
     duplicates: str = "refuse"
     send: bool = True
@@ -179,7 +180,7 @@ class StudyTask(BaseModel):
             return
         is_linked = study.document.linkage is not None
         by = study.identifier_columns() if is_linked else []
-        study.add(read_identified(self.rows, by) if is_linked else self.rows)
+        study.add(read_identified(self.rows, by) if is_linked else self.rows, new=self.new)
 
     def _share(self, study: es.Study) -> None:
         study.share()

@@ -219,6 +219,7 @@ def _leaves(tree: Tree, table: Table) -> NDArray[np.int64]:
 def _sum_values(table: Table, inside: NDArray[np.bool_]) -> Values:
     """Return what a node with these rows holds: rows of each class, or rows, sum and squares."""
     if table.target_values is None:
+        assert table.class_codes is not None
         return np.bincount(table.class_codes[inside], minlength=table.schema.n_classes)
     numbers = [int(one) for one in table.target_values[inside]]
     return np.array([len(numbers), sum(numbers), sum(one * one for one in numbers)], dtype=object)

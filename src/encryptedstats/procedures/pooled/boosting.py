@@ -93,6 +93,7 @@ class PooledBoosting(SiteProcedure):
     True
     """
 
+    title = "Boosted trees, by all sites"
     n_trees: int = 20
     depth: int = 2
     learning_rate: float = 0.1

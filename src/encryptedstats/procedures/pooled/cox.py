@@ -92,6 +92,7 @@ class PooledCox(PooledRegression):
     -0.7549
     """
 
+    title = "Cox regression, by all sites"
     formula: str
     event: str = CLASS
     event_level: Any = None

@@ -137,6 +137,7 @@ class PooledElasticNet(FamilyRegression):
     0.6452
     """
 
+    title = "Lasso, ridge or elastic net, by all sites"
     formula: str
     alpha: float = 1.0
     l1_ratio: float = 0.5
