@@ -17,7 +17,7 @@ import encryptedstats as es
 SITES = ("north", "south", "west", "east")
 
 
-def ask(tab: Tab, name: str, called: str) -> None:
+def ask(tab: Tab, called: str) -> None:
     """Send the form of a question."""
     tab.page.get_by_label("Name of the result").fill(called)
     tab.click("Ask this")
@@ -25,7 +25,7 @@ def ask(tab: Tab, name: str, called: str) -> None:
 
 
 def choose_questions(tab: Tab) -> None:
-    """Ask a t-test from masked totals, and a regression in rounds."""
+    """Ask a t-test of masked totals, a regression in rounds, and a table of encrypted rows."""
     page = tab.page
     page.wait_for_url("**/questions*")
     page.locator("a[href='?ask=TTest']").click()
@@ -37,10 +37,14 @@ def choose_questions(tab: Tab) -> None:
     tab.is_told("is no name of a result")
     assert page.get_by_label("Answered from").input_value() == "masked"
     tab.look()
-    ask(tab, "TTest", "bmi")
+    ask(tab, "bmi")
     page.locator("a[href='?ask=PooledGLM']").click()
     page.get_by_label("Formula").fill("readmitted ~ age + smoker")
-    ask(tab, "PooledGLM", "readmission")
+    ask(tab, "readmission")
+    page.locator("a[href='?ask=ChiSquare']").click()
+    page.get_by_label("First variable").select_option("smoker")
+    page.get_by_label("Second variable").select_option("sex")
+    ask(tab, "table")
     tab.look()
 
 
@@ -55,6 +59,7 @@ def choose_parties(tab: Tab, folder: Path) -> None:
     tab.click("Show who sees what")
     tab.is_told("give the full path of the study's folder")
     assert page.get_by_label("Sites, who bring rows").input_value() == ", ".join(SITES)
+    page.get_by_label("It is sealed: the receiver").check()
     page.get_by_text("Sites have different columns").click()
     tab.look()
     page.get_by_label("Where it is to lie").fill(str(folder))
@@ -105,7 +110,8 @@ def test_a_study_is_made_and_its_parties_are_invited(
     tab.look("app-invitations")
     study = es.Study(shared)
     assert study.document.sites == SITES
-    assert study.document.modes == {"bmi": "masked", "readmission": "rounds"}
+    assert study.document.modes == {"bmi": "masked", "table": "rows", "readmission": "rounds"}
+    assert (study.document.key.kind, study.document.key.openers) == ("escrow", 2)
     codes = {}
     for name in study.document.parties:
         with page.expect_download() as saved:

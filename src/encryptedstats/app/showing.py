@@ -39,6 +39,18 @@ _HEADS: Final = {
     "statistic": "Statistic",
     "df": "df",
     "pvalue": "p-value",
+    "odds_ratio": "Odds ratio",
+    "risk_ratio": "Risk ratio",
+    "risk_difference": "Risk difference",
+}
+#: What single numbers are called there.
+_FACTS: Final = {
+    "mu": "compared with",
+    "llf": "log-likelihood",
+    "aic": "AIC",
+    "bic": "BIC",
+    "df resid": "residual df",
+    "df null": "null df",
 }
 _MOST_LINES: Final = 12
 _MOST_POINTS: Final = 200
@@ -95,7 +107,8 @@ class Shown:
         if "low" in facts and "high" in facts:
             span = f"{number_text(facts.pop('low'))} to {number_text(facts.pop('high'))}"
             facts[_interval(level)] = span
-        return [(_HEADS.get(label, label), text) for label, text in fact_texts(facts) if text]
+        names = _HEADS | _FACTS
+        return [(names.get(label, label), text) for label, text in fact_texts(facts) if text]
 
     @cached_property
     def tables(self) -> list[ShownTable]:
