@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter
@@ -11,6 +12,7 @@ from fastapi.responses import Response
 
 import encryptedstats as es
 from encryptedstats.app import asking, columns
+from encryptedstats.app.asking import CALLED, MODE
 from encryptedstats.app.desk import Desk, Refused
 from encryptedstats.app.projects import Choices, Data, Project, ProjectQuestion
 from encryptedstats.app.web import SentForm, TheDesk, TheProject, TheQuestion, TheWeb
@@ -19,6 +21,14 @@ from encryptedstats.procedures.words import SITE_PROCEDURES
 from encryptedstats.studies.documents import MODES, ROUNDS, ROWS
 
 router = APIRouter()
+
+
+@dataclass(frozen=True)
+class InStudy:
+    """How the sites of a study answer a question, and what they call its result."""
+
+    mode: str
+    called: str
 
 
 def values(
@@ -53,11 +63,10 @@ def ask(
     name: str,
     parameters: Mapping[str, Any],
     target: str = "",
-    mode: str = "",
-    called: str = "",
+    role: InStudy | None = None,
 ) -> None:
-    """Add a question, if it can be asked of these columns. ``target`` is what models predict,
-    ``mode`` how the sites of a study answer, and ``called`` what they call the result.
+    """Add a question, if it can be asked of these columns. ``target`` is what models predict, and
+    ``role`` what a study needs to know of it.
     """
     desk.check_open(project)
     choices, needs = project.state.choices, dict[str, str]()
@@ -76,8 +85,8 @@ def ask(
             name=name,
             parameters=dict(parameters),
             needs=needs,
-            mode=mode,
-            called=called,
+            mode="" if role is None else role.mode,
+            called="" if role is None else role.called,
         )
         state.asked = [*state.asked, one]
         state.columns_done, state.plan = state.has_given_schema, None
@@ -111,12 +120,14 @@ def _check_name(project: Project, called: str) -> None:
         )
 
 
-def _mode_in(form: Mapping[str, list[str]], name: str, project: Project) -> str:
-    """Return how the sites of a study answer a question; nothing for one owner."""
+def _role_in(form: Mapping[str, list[str]], name: str, project: Project) -> InStudy | None:
+    """Return what a form says of a question in a study; None of a project of one owner."""
     if project.state.study is None:
-        return ""
-    mode = "".join(form.get(asking.MODE, ())[:1]) or ROWS
-    return ROUNDS if name in SITE_PROCEDURES else mode if mode in MODES else ROWS
+        return None
+    mode, called = ("".join(form.get(one, ())[:1]).strip() for one in (MODE, CALLED))
+    if name in SITE_PROCEDURES:
+        return InStudy(ROUNDS, called)
+    return InStudy(mode if mode in MODES else ROWS, called)
 
 
 def _with_target(project: Project, data: Data, choices: Choices, target: str) -> Choices:
@@ -163,16 +174,15 @@ def ask_question(desk: TheDesk, web: TheWeb, project: TheProject, form: SentForm
         more = {"name": name} if asking.is_known(name) else {}
         return web.step(project, "questions", in_page_words(error), 422, **more)
 
-    mode = _mode_in(texts, name, project)
-    called = "".join(texts.get(asking.CALLED, ())[:1]).strip()
+    role = _role_in(texts, name, project)
 
     def act() -> str:
-        if project.state.study is not None:
-            _check_name(project, called)
-        ask(desk, project, name, answers, target, mode, called)
+        if role is not None:
+            _check_name(project, role.called)
+        ask(desk, project, name, answers, target, role)
         return "questions?done=asked"
 
-    kept = {**answers, asking.MODE: mode, asking.CALLED: called}
+    kept = answers if role is None else {**answers, MODE: role.mode, CALLED: role.called}
     return web.attempt(project, "questions", act, name=name, answers=kept, target=target)
 
 

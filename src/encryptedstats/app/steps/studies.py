@@ -34,7 +34,15 @@ from encryptedstats.app.work import Work, run_task
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, PRIVATE, read_regular, write_atomic
 from encryptedstats.storage.objects import is_url
-from encryptedstats.studies.documents import ESCROW, JOINT, MASKED, ONE_HOLDER, StudyDocument
+from encryptedstats.studies.documents import (
+    ESCROW,
+    JOINT,
+    MASKED,
+    ONE_HOLDER,
+    TOTALS,
+    VOTES,
+    StudyDocument,
+)
 from encryptedstats.studies.identifiers import DUPLICATES
 from encryptedstats.views import TableView, View
 
@@ -234,10 +242,14 @@ def who_sees(document: StudyDocument) -> list[tuple[str, str]]:
     receiver, worker = document.receiver, document.worker
     if document.pools:
         found.append(("Encrypted rows", ", ".join(document.row_readers)))
+    if document.questions_in(TOTALS):
+        found.append(("Totals of a single site, encrypted", worker))
     if document.questions_in(MASKED):
-        found.append(("Totals of a single site", "nobody: only their sum is seen"))
+        found.append(("Totals of a single site, masked", "nobody: only their sum is seen"))
     if document.procedures:
         found.append(("Sums over all sites, round by round", "all sites, and who opens them"))
+    if document.questions_in(VOTES):
+        found.append(("Votes for each new row", receiver))
     found += [
         ("Names of columns and levels", ", ".join(document.members)),
         ("Results", f"{receiver}, who can pass them on"),
@@ -318,6 +330,7 @@ def exclude(place: StudyDesk, site: str, why: str) -> None:
 def _show(
     web: TheWeb, place: StudyDesk, error: str = "", status: int = 200, done: str = ""
 ) -> HTMLResponse:
+    unlocked = place.is_unlocked  # before names are shown: it may have been left alone for long
     try:
         values = _values(place)
     except CORRECTABLE as found:
@@ -334,7 +347,7 @@ def _show(
         failed=failed,
         error=error,
         done=done,
-        unlocked=place.is_unlocked,
+        unlocked=unlocked,
         **values,
     )
 
