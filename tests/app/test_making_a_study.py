@@ -226,6 +226,14 @@ def test_names_of_results_are_words_and_different(draft: Page, rows: Path) -> No
     assert [one.called for one in draft.state.asked] == ["bmi"]
 
 
+def test_a_form_with_a_wrong_formula_keeps_what_was_typed(draft: Page, rows: Path) -> None:
+    draft.choose(rows)
+    form = {**GLM, "formula": "ill ~ (age", "family": "poisson", "max_iterations": "9"}
+    found = draft.post("questions", 422, **named(form, "illness"))
+    for text in ('value="ill ~ (age"', 'value="illness"', 'value="poisson" selected', 'value="9"'):
+        assert text in found
+
+
 def test_every_question_of_sites_has_a_form(draft: Page, rows: Path) -> None:
     draft.choose(rows)
     for name, form in {

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
@@ -447,6 +448,18 @@ def parse_form(name: str, form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         elif texts:
             found[parameter] = _value_in(texts, parameter, constraint, question)
     return found
+
+
+def parse_rest(name: str, form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return what can be read of a form that :func:`parse_form` refuses, and the formula as it was
+    typed, so that nothing has to be typed again.
+    """
+    found: dict[str, Any] = {}
+    for parameter in set(constraints_of(find_type(name))) & set(form):
+        with suppress(es.EncryptedStatsError, ValueError):
+            read = parse_form(name, {parameter: form[parameter]})
+            found |= {one: value for one, value in read.items() if one == parameter}
+    return found | ({"formula": form["formula"][0]} if form.get("formula") else {})
 
 
 def _value_in(texts: list[str], parameter: str, constraint: Constraint, question: type[Any]) -> Any:

@@ -130,6 +130,12 @@ def _role_in(form: Mapping[str, list[str]], name: str, project: Project) -> InSt
     return InStudy(mode if mode in MODES else ROWS, called)
 
 
+def _add_role(answers: Mapping[str, Any], role: InStudy | None) -> dict[str, Any]:
+    """Return the answers of a form with what it says of the question in a study."""
+    more = {} if role is None else {MODE: role.mode, CALLED: role.called}
+    return {**answers, **more}
+
+
 def _with_target(project: Project, data: Data, choices: Choices, target: str) -> Choices:
     """Return the choices with another target, if that is not in the way of earlier questions."""
     if target not in data.columns:
@@ -168,13 +174,15 @@ def ask_question(desk: TheDesk, web: TheWeb, project: TheProject, form: SentForm
     texts = {key: [str(one) for one in form.getlist(key)] for key in form}
     name = "".join(texts.get("question", ())[:1])
     target = "".join(texts.get(asking.TARGET, ())[:1])
+    role = _role_in(texts, name, project)
     try:
         answers = asking.parse_form(name, texts)
     except CORRECTABLE as error:
-        more = {"name": name} if asking.is_known(name) else {}
+        if not asking.is_known(name):
+            return web.step(project, "questions", in_page_words(error), 422)
+        kept = _add_role(asking.parse_rest(name, texts), role)
+        more = {"name": name, "answers": kept, "target": target}
         return web.step(project, "questions", in_page_words(error), 422, **more)
-
-    role = _role_in(texts, name, project)
 
     def act() -> str:
         if role is not None:
@@ -182,7 +190,7 @@ def ask_question(desk: TheDesk, web: TheWeb, project: TheProject, form: SentForm
         ask(desk, project, name, answers, target, role)
         return "questions?done=asked"
 
-    kept = answers if role is None else {**answers, MODE: role.mode, CALLED: role.called}
+    kept = _add_role(answers, role)
     return web.attempt(project, "questions", act, name=name, answers=kept, target=target)
 
 
