@@ -306,7 +306,7 @@ PiecewiseExponential <- function(time, event = "class", variables = NULL, cuts =
     cuts = whole_list(cuts), event_level = whole(event_level), confidence = confidence)
 }
 
-#' Gradient boosting over sites.
+#' Boosted trees, by all sites.
 PooledBoosting <- function(n_trees = 20, depth = 2, learning_rate = 0.1, l2 = 0, min_rows = 20,
     variables = NULL, bits = 40) {
   procedure("PooledBoosting", n_trees = whole(n_trees), depth = whole(depth),
@@ -314,7 +314,7 @@ PooledBoosting <- function(n_trees = 20, depth = 2, learning_rate = 0.1, l2 = 0,
     variables = whole_list(variables), bits = whole(bits))
 }
 
-#' Cox regression over sites.
+#' Cox regression, by all sites.
 PooledCox <- function(formula, event = "class", event_level = NULL, ties = c("efron", "breslow"),
     reference = NULL, minimum = 10, epsilon = 1e-09, max_iterations = 8, bits = 40,
     confidence = 0.95) {
@@ -324,7 +324,7 @@ PooledCox <- function(formula, event = "class", event_level = NULL, ties = c("ef
     bits = whole(bits), confidence = confidence)
 }
 
-#' Cox regression with an elastic net over sites.
+#' Cox regression with an elastic net, by all sites.
 PooledCoxNet <- function(formula, alpha = 1, l1_ratio = 0.5, event = "class", event_level = NULL,
     reference = NULL, minimum = 10, epsilon = 1e-09, max_iterations = 8, bits = 40) {
   procedure("PooledCoxNet", formula = text_of_formula(formula), alpha = alpha, l1_ratio = l1_ratio,
@@ -333,7 +333,7 @@ PooledCoxNet <- function(formula, alpha = 1, l1_ratio = 0.5, event = "class", ev
     bits = whole(bits))
 }
 
-#' Regression with an elastic net over sites.
+#' Lasso, ridge or elastic net, by all sites.
 PooledElasticNet <- function(formula, alpha = 1, l1_ratio = 0.5,
     family = c("gaussian", "binomial", "poisson", "gamma"), link = NULL, reference = NULL,
     exposure = NULL, epsilon = 1e-09, max_iterations = 12, bits = 40) {
@@ -343,7 +343,7 @@ PooledElasticNet <- function(formula, alpha = 1, l1_ratio = 0.5,
     max_iterations = whole(max_iterations), bits = whole(bits))
 }
 
-#' Generalised linear model over sites.
+#' Logistic, Poisson, Gamma or negative binomial regression, by all sites.
 PooledGLM <- function(formula, family = c("binomial", "poisson", "gamma", "negative binomial"),
     link = NULL, reference = NULL, exposure = NULL, epsilon = 1e-08, max_iterations = 12, bits = 40,
     confidence = 0.95) {
@@ -352,7 +352,7 @@ PooledGLM <- function(formula, family = c("binomial", "poisson", "gamma", "negat
     max_iterations = whole(max_iterations), bits = whole(bits), confidence = confidence)
 }
 
-#' K-means over sites.
+#' K-means clusters, by all sites.
 PooledKMeans <- function(n_clusters, variables = NULL, standardise = TRUE, seed = 0, minimum = 10,
     max_iterations = 20) {
   procedure("PooledKMeans", n_clusters = whole(n_clusters), variables = whole_list(variables),

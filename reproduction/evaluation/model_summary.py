@@ -52,7 +52,7 @@ def summarise(output: Path) -> dict[str, Any]:
         "version": __version__,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "results": {
-            "splits": max(one["splits"] for one in models),
+            "splits": int(by_split.groupby("model").size().max()),
             "datasets": means[order].round(4).to_dict(orient="index"),
             "models": models,
         },

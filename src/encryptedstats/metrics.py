@@ -46,6 +46,12 @@ SCORES: Final = {
     "calibration_slope": "calibration slope",
     "calibration_intercept": "calibration in the large",
 }
+#: The scores of predicted numbers, in the order they are shown.
+SCORES_OF_NUMBERS: Final = {
+    "r_squared": "share of the variance that is explained (R²)",
+    "rmse": "root mean squared error",
+    "mae": "mean absolute error",
+}
 _WILSON, _DELONG, _NEWCOMBE, _NORMAL = "Wilson", "DeLong", "Newcombe", "normal"
 _MACRO = "mean over classes"
 _N_BINS: Final = 10
@@ -702,8 +708,10 @@ class Evaluation:
             "rows_left_out": self.n_dropped + self.n_unlabelled,
             "rows_without_class": self.n_unlabelled,
             "confidence": self.confidence,
-            "scores": _documents(self.scores),
-            "by_class": {str(label): _documents(scores) for label, scores in self.by_class.items()},
+            "scores": estimates_to_dict(self.scores),
+            "by_class": {
+                str(label): estimates_to_dict(scores) for label, scores in self.by_class.items()
+            },
             "calibration": None
             if self.calibration is None
             else self.calibration.reset_index().to_dict("records"),
@@ -830,6 +838,29 @@ def evaluate_predictions(
     )
 
 
+def score_numbers(
+    truth: ArrayLike, predicted: ArrayLike, confidence: float = 0.95
+) -> dict[str, Estimate]:
+    """Score predicted numbers; the mean absolute error has a normal interval.
+
+    Examples
+    --------
+    >>> scores = score_numbers([1, 2, 3, 6], [1, 2, 4, 5])
+    >>> {name: round(one.estimate, 3) for name, one in scores.items()}
+    {'r_squared': 0.857, 'rmse': 0.707, 'mae': 0.5}
+    """
+    wanted = np.asarray(truth, dtype=np.float64)
+    residuals = wanted - np.asarray(predicted, dtype=np.float64)
+    squares, spread = float((residuals**2).sum()), float(((wanted - wanted.mean()) ** 2).sum())
+    n = len(wanted)
+    explained = 1.0 - squares / spread if spread else np.nan
+    return {
+        "r_squared": Estimate(explained, n=n),
+        "rmse": Estimate(float(np.sqrt(squares / n)), n=n),
+        "mae": _mean(np.abs(residuals), np.ones(n), confidence),
+    }
+
+
 def positive_position(classes: NDArray[Any], pos_label: Any = None) -> int | None:
     """Return which class is the positive one: the one named, else the second of two, else none."""
     known: list[Any] = np.asarray(classes).tolist()
@@ -897,7 +928,8 @@ def _score_table(scores: Mapping[str, Estimate]) -> pd.DataFrame:
     )
 
 
-def _documents(scores: Mapping[str, Estimate]) -> dict[str, Any]:
+def estimates_to_dict(scores: Mapping[str, Estimate]) -> dict[str, Any]:
+    """Return scores ready for JSON; a number that there is not is nan."""
     return {
         name: {
             "estimate": one.estimate,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from desk_helpers import PASSPHRASE, Page, patients, waited
 
@@ -50,6 +53,51 @@ def in_the_clear(page: Page) -> Any:
     return tree.run(schema.table(patients()))
 
 
+def predicts_and_is_scored(page: Page, id: str, rows: Path) -> None:
+    """The opened tree predicts the rows of a file, and is scored on them, as any other model."""
+    tree, frame = in_the_clear(page), patients()
+    said = page.post(f"results/{id}/predict", path=str(rows))
+    assert "Predicted 60 rows." in said
+    right = int((tree.predict(frame) == frame["ill"]).sum())
+    assert f"{right} of 60" in said
+    found = pd.read_csv(io.StringIO(page.get(f"results/{id}/predictions.csv")))
+    assert found["predicted"].tolist() == tree.predict(frame).tolist()
+    assert np.allclose(found[["P(no)", "P(yes)"]], tree.predict_proba(frame))
+    seen = page.post(f"results/{id}/evaluate", path=str(rows))
+    assert "These are the rows that it was fitted to" in seen
+    assert f"{right / 60:.4f}" in seen
+    assert page.client.get(f"/p/{page.project}/results/{id}/curves.svg").status_code == 200
+    assert "That did not work" in page.post(f"results/{id}/predict", 422, path="/nowhere.csv")
+
+
+def test_a_tree_of_a_number_is_scored_by_its_errors(page: Page, rows: Path, tmp_path: Path) -> None:
+    page.choose(rows)
+    page.post("questions", **{**TREE, "outcome-column": "bmi"}, variables=["age", "smoker"])
+    page.decide()
+    page.get("plan")
+    page.post("key", passphrase=PASSPHRASE, again=PASSPHRASE)
+    page.post("encrypt")
+    waited(page, "encrypt")
+    page.post("send", to="here")
+    waited(page, "send")
+    [asked_tree], frame = page.state.asked, patients()
+    tree = es.DecisionTree(depth=2).run(page.desk.schema(project_of(page)).table(frame))
+    page.get("results")
+    said = page.post(f"results/{asked_tree.id}/predict", path=str(rows))
+    assert "Predicted 60 rows." in said
+    assert "right" not in said.partition("Predicted 60 rows.")[2].partition("</dl>")[0]
+    found = pd.read_csv(io.StringIO(page.get(f"results/{asked_tree.id}/predictions.csv")))
+    assert np.allclose(found["predicted"], tree.predict(frame))
+    scored = page.post(f"results/{asked_tree.id}/evaluate", path=str(rows))
+    assert "share of the variance that is explained" in scored
+    error = np.abs(frame["bmi"] - tree.predict(frame)).mean()
+    assert f"{error:.4g}" in scored
+    fresh = patients(80).iloc[60:]
+    fresh[["age", "smoker"]].to_csv(tmp_path / "new.csv", index=False)
+    said = page.post(f"results/{asked_tree.id}/evaluate", 422, path=str(tmp_path / "new.csv"))
+    assert "with the known outcome of the rows" in said
+
+
 def test_a_tree_is_asked_in_rounds_and_shown(page: Page, rows: Path) -> None:
     asked(page, rows)
     sending = page.get("send")
@@ -76,6 +124,7 @@ def test_a_tree_is_asked_in_rounds_and_shown(page: Page, rows: Path) -> None:
     ledger = es.Ledger(project_of(page).ledger_folder, page.desk.key(project_of(page)).owner)
     opened = [one.content for one in ledger.entries() if one.content["what"] == "opened"]
     assert [one["round"] for one in opened if "round" in one] == [1, 2]
+    predicts_and_is_scored(page, tree.id, rows)
     page.post("key/lock")
     assert "Unlock the key to see it" in page.get("results")
     assert page.client.get(f"/p/{page.project}/results/{tree.id}.csv").status_code == 409

@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,6 +17,7 @@ from desk_helpers import PASSPHRASE, Page, patients
 
 import encryptedstats as es
 from encryptedstats.app.steps.studies import Studies, StudyDesk
+from encryptedstats.app.tasks import StudyTask
 
 PEOPLE = patients(220)[["patient", "smoker", "ill"]]
 ROWS = {
@@ -195,6 +198,22 @@ def test_only_a_study_is_taken_and_only_the_owner_may(made: es.Study, tmp_path: 
     state = next((tmp_path / "home" / "studies").glob("*/study.json"))
     assert f"{state.stat().st_mode & 0o777:o}" == "600"
     assert made.invitations["hospital"] not in state.read_text()
+
+
+def test_rows_to_predict_go_with_the_others(tmp_path: Path) -> None:
+    brought: list[tuple[Any, Any]] = []
+
+    class Voting:
+        document = SimpleNamespace(procedures={}, linkage=None)
+
+        def add(self, rows: Any, *, new: Any) -> None:
+            brought.append((rows, new))
+
+    rows, new = tmp_path / "rows.csv", tmp_path / "new.csv"
+    facts = {"url": "x", "identity": tmp_path / "id", "passphrase": PASSPHRASE, "action": "add"}
+    StudyTask(**facts, rows=rows, new=new)._add(Voting())
+    StudyTask(**facts, rows=rows)._add(Voting())
+    assert brought == [(rows, new), (rows, None)]
 
 
 def test_three_sites_fit_a_model_that_converges(tmp_path: Path) -> None:

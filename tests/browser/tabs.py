@@ -18,7 +18,8 @@ OFFENDERS = """() => [...document.querySelectorAll("main *")]
 #: The pictures of the documents.
 DRAWN = {
     "app-home", "app-columns", "app-question-narrow", "app-plan", "app-key", "app-send", "app-waiting-dark", "app-results",
-    "worker-jobs", "worker-seen", "app-rounds", "app-trees", "app-study",
+    "worker-jobs", "worker-seen", "app-rounds", "app-trees", "app-study", "app-agreement",
+    "app-invitations",
 }  # fmt: skip
 #: A field can be filled, and a button clicked, before the scripts of its page listen: what is
 #: hidden

@@ -4,6 +4,7 @@ owner's program was killed.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from owner_steps import begin, decide, encrypt, make_key, unlock
@@ -64,10 +65,23 @@ def test_rounds_go_on_after_the_program_was_killed(
     again.click("Open them")
     again.sees("importance")
     again.look("app-trees")
+    again.page.locator("input[id^=predict-path]").fill(str(owner.files / "new-patients.csv"))
+    again.click("Predict")
+    again.is_told("Predicted 120 rows.")
+    again.look()
+    with again.page.expect_download() as saved:
+        again.click("Save the predictions as CSV")
+    lines = Path(saved.value.path()).read_text().splitlines()
+    assert lines[0] == "patient,predicted,P(no),P(yes)"
+    assert len(lines) == 121
+    again.page.locator("input[id^=evaluate-path]").fill(str(owner.files / "new-patients.csv"))
+    again.click("Score it")
+    again.is_told("The scores are below")
+    again.look()
     assert again.page.locator("img.plot.light").evaluate("one => one.naturalWidth") > 0
     with es.connect(service.url, token) as worker:
         assert len(worker.jobs()) == 2  # a round each
-        again.page.goto(again.page.url.replace("/results", "/send"))
+        again.page.goto(again.page.url.partition("/results")[0] + "/send")
         again.click("Delete it at the worker")
         again.sees("were deleted at the worker")
         assert worker.jobs() == []

@@ -231,6 +231,22 @@ def test_what_is_learned_predicts_and_is_read_again(tmp_path: Path) -> None:
     assert "nodes" in str(found)
     assert found.to_dict()["n_trees"] == 10
     assert found.importances["importance"].sum() == pytest.approx(1)
+    assert found.classes_.tolist() == list(schema.classes)
+
+
+@pytest.mark.parametrize("target", ["y", "z"])
+def test_rows_of_the_fit_are_noticed_and_unread_columns_may_be_missing(target: str) -> None:
+    data = samples.frame(400, 3).drop(columns="z" if target == "y" else "y")
+    kinds = {name: "both" for name in data.columns.drop(target) if data[name].dtype.kind in "if"}
+    schema = es.Schema.infer(data, target=target, bins=4, kinds=kinds, numbers="keep")
+    table = schema.table(data)
+    tree = es.DecisionTree(depth=2).run(table)
+    assert tree.was_fitted_to(table)
+    assert not tree.was_fitted_to(table.take(np.arange(399)))
+    used = [schema.names[j] for j in tree._used_positions()]
+    found = tree.predict(data[used])
+    assert found.tolist() == tree.predict(table).tolist()
+    assert hasattr(tree, "classes_") == (target == "y")
 
 
 def test_malformed_nodes_are_refused() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
@@ -17,6 +18,7 @@ from typing import Any, Final
 import encryptedstats as es
 from encryptedstats.app.columns import (
     BINS,
+    MOST_LEVELS,
     NUMBER,
     TIMES,
     draft,
@@ -27,8 +29,17 @@ from encryptedstats.app.projects import Choices, Data
 from encryptedstats.app.words import help_in_page_words, label_of
 from encryptedstats.circuits.expressions import COLUMN, Expression, fold
 from encryptedstats.procedures.procedure import Course, Procedure, procedure_class
-from encryptedstats.procedures.words import ALIASES
+from encryptedstats.procedures.site_procedure import SiteProcedure
+from encryptedstats.procedures.words import ALIASES, SITE_PROCEDURES
 from encryptedstats.statistics.formulas import parse
+from encryptedstats.studies.documents import (
+    MASKED,
+    ROUNDS,
+    ROWS,
+    TOTALS,
+    VOTES,
+    AskedProcedure,
+)
 from encryptedstats.tables.columns import encoding_choices
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions.constraints import (
@@ -88,19 +99,39 @@ _OTHERS: Final = "Others"
 #: Questions in rounds, and their heading.
 IN_ROUNDS: Final = tuple(sorted(set(ALIASES.values())))
 _ROUNDS: Final = "Trees that learn their splits, in rounds"
+_BY_SITES: Final = "Models that converge: sites compute at home, in rounds"
 #: What only Python can say; a seed that is drawn in secret; folds, which tables here have none of.
 _NOT_ASKED: Final = frozenset({"bins"})
 _NOT_ASKED_IN_ROUNDS: Final = frozenset({"decoy_seed", "folds"})
 #: Questions that count the classes of the target and are no models.
-_OF_THE_OUTCOME: Final = frozenset({"Pairs"})
+_OF_THE_OUTCOME: Final = frozenset({"Pairs", "PooledBoosting"})
+#: Exponents of two by which sites round their totals.
+_NOT_ASKED_OF_SITES: Final = frozenset({"bits"})
+#: Of site procedures: the one whose outcome is a time, and those that read bins alone.
+_COX: Final = "PooledCox"
+_OF_BINS: Final = frozenset({"PooledBoosting"})
 #: Fields that are no parameters: the target of the table, and reference levels by variable.
 TARGET: Final = "outcome-column"
+MODE, CALLED = "answered-from", "called-in-the-study"
 _REFERENCE: Final = "reference-of-"
 _IN_REGRESSIONS: Final = {
     "target": "Outcome",
     "variables": "Explained by",
     "formula": "A formula, instead of outcome and predictors",
 }
+#: How the sites of a study answer a question, in words.
+MODES: Final = {
+    ROWS: "encrypted rows",
+    MASKED: "masked totals of the sites",
+    TOTALS: "encrypted totals of the sites",
+    VOTES: "votes for new rows",
+    ROUNDS: "masked totals, round by round",
+}
+_ABOUT_MODES: Final = (
+    "Encrypted rows: the worker computes on them. Masked totals: each site computes at home, and "
+    "only the sum is seen. Encrypted totals: the worker adds them up. Votes, under a joint key: an "
+    "encrypted model predicts new rows"
+)
 _CHOICES: Final = {
     "two-sided": "two-sided",
     "less": "less: the first is smaller",
@@ -173,6 +204,17 @@ class Offer:
         columns = {name: kinds[name] for name in data.columns if name in kinds}
         return cls(columns, levels_by_column(data, choices), choices.target)
 
+    @classmethod
+    def of_schema(cls, schema: es.Schema) -> Offer:
+        """Return what a schema offers."""
+        columns = {one.name: one.kind for one in schema.variables}
+        levels = {one.name: one.levels for one in schema.variables}
+        if schema.target is not None:
+            columns[schema.target] = "categorical" if schema.classes else "number"
+            levels[schema.target] = schema.classes
+        few = {name: found for name, found in levels.items() if 0 < len(found) <= MOST_LEVELS}
+        return cls(columns, few, schema.target or "")
+
     def options(self) -> tuple[Option, ...]:
         """Return the columns."""
         return tuple(
@@ -189,15 +231,16 @@ class Offer:
         )
 
 
-def catalogue() -> dict[str, list[Form]]:
-    """Return all questions under their headings, without fields."""
+def catalogue(*, in_study: bool = False) -> dict[str, list[Form]]:
+    """Return all questions under their headings, without fields; also those of studies alone."""
     found: dict[str, list[Form]] = {heading: [] for heading in dict.fromkeys(_HEADINGS.values())}
     for _name, question in sorted(
         load_all_questions().items(), key=lambda one: one[1].title.lower()
     ):
         if question.is_listed and question is not Folds and not issubclass(question, Statistic):
             found.setdefault(_heading_of(question), []).append(_heading_form(question))
-    found[_ROUNDS] = [_heading_form(procedure_class(name)) for name in IN_ROUNDS]
+    heading, names = (_BY_SITES, SITE_PROCEDURES) if in_study else (_ROUNDS, IN_ROUNDS)
+    found[heading] = [_heading_form(procedure_class(name)) for name in names]
     return {heading: forms for heading, forms in found.items() if forms}
 
 
@@ -207,7 +250,13 @@ def _heading_form(question: type[Any]) -> Form:
 
 def find_type(name: str) -> type[es.Question] | type[Procedure]:
     """Return the question of a name, or what is asked in rounds."""
-    return procedure_class(name) if name in IN_ROUNDS else question_class(name)
+    is_procedure = name in IN_ROUNDS or name in SITE_PROCEDURES
+    return procedure_class(name) if is_procedure else question_class(name)
+
+
+def is_known(name: str) -> bool:
+    """Return whether there is such a question."""
+    return name in load_all_questions() or name in IN_ROUNDS or name in SITE_PROCEDURES
 
 
 def make_rounds(name: str, parameters: Mapping[str, Any]) -> Procedure | None:
@@ -226,8 +275,16 @@ def _heading_of(question: type[es.Question]) -> str:
 # ------------------------------------------------------------------------------------------------
 
 
-def form_of(name: str, offer: Offer, values: Mapping[str, Any] | None = None) -> Form:
-    """Return the form of a question, filled with some values, else with its defaults."""
+def form_of(
+    name: str,
+    offer: Offer,
+    values: Mapping[str, Any] | None = None,
+    *,
+    in_study: bool = False,
+) -> Form:
+    """Return the form of a question, filled with some values, else with its defaults. In a study
+    it also says what the question is answered from.
+    """
     question = find_type(name)
     said, known = described_parameters(question), constraints_of(question)
     fields: list[Field] = []
@@ -235,6 +292,9 @@ def form_of(name: str, offer: Offer, values: Mapping[str, Any] | None = None) ->
     if name in IN_ROUNDS:
         said = described_parameters(es.DecisionTree) | said
         is_model, hidden = True, hidden | _NOT_ASKED_IN_ROUNDS
+    is_of_sites = name in SITE_PROCEDURES
+    if is_of_sites:
+        hidden = hidden | _NOT_ASKED_OF_SITES
     if needs_outcome(question):
         help = "What the model is to predict. A project has one."
         help = help if is_model else "Its levels are counted too. A project has one."
@@ -246,7 +306,7 @@ def form_of(name: str, offer: Offer, values: Mapping[str, Any] | None = None) ->
         value = None if needed else one.default
         value = value if values is None else values.get(one.name, value)
         label = "Predictors" if one.name == "variables" and is_model else label_of(one.name)
-        if "formula" in known:
+        if "formula" in known and not is_of_sites:
             label = _IN_REGRESSIONS.get(one.name, label)
         help = help_in_page_words(said.get(one.name, ""))
         field = Field(one.name, label, help, "text", value, needed)
@@ -256,8 +316,20 @@ def form_of(name: str, offer: Offer, values: Mapping[str, Any] | None = None) ->
             fields.append(_fill_field(field, known[one.name], question, offer))
     if "formula" in known:  # what is chosen stands before how
         fields.sort(key=lambda one: one.name not in _IN_REGRESSIONS)
-        fields.sort(key=lambda one: one.name == "formula")
+        fields.sort(key=lambda one: one.name == "formula" and not is_of_sites)
+    if in_study:
+        fields += _fields_of_study(values or {}, is_of_sites=is_of_sites)
     return Form(name, question.title, question.about().replace("``", ""), tuple(fields))
+
+
+def _fields_of_study(values: Mapping[str, Any], *, is_of_sites: bool) -> Iterator[Field]:
+    """Yield what a study needs to know of a question: how it is answered, and a name."""
+    if not is_of_sites:
+        mode = values.get(MODE, ROWS)
+        options = tuple(Option(one, words) for one, words in MODES.items() if one != ROUNDS)
+        yield Field(MODE, "Answered from", _ABOUT_MODES, "choice", mode, True, options)
+    help = "A word of letters, digits and _, such as age_by_sex. The parties read it"
+    yield Field(CALLED, "Name of the result", help, "text", values.get(CALLED, ""), True)
 
 
 def _fill_field(
@@ -378,6 +450,18 @@ def parse_form(name: str, form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return found
 
 
+def parse_rest(name: str, form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return what can be read of a form that :func:`parse_form` refuses, and the formula as it was
+    typed, so that nothing has to be typed again.
+    """
+    found: dict[str, Any] = {}
+    for parameter in set(constraints_of(find_type(name))) & set(form):
+        with suppress(es.EncryptedStatsError, ValueError):
+            read = parse_form(name, {parameter: form[parameter]})
+            found |= {one: value for one, value in read.items() if one == parameter}
+    return found | ({"formula": form["formula"][0]} if form.get("formula") else {})
+
+
 def _value_in(texts: list[str], parameter: str, constraint: Constraint, question: type[Any]) -> Any:
     if parameter == "variables":
         return texts
@@ -410,13 +494,31 @@ def question_of(name: str, parameters: Mapping[str, Any], schema: es.Schema) -> 
     return prepare_question(_make_question(name, parameters), schema)._fix_seed()
 
 
-def check_rounds(procedure: Procedure, schema: es.Schema) -> None:
-    """Refuse columns that the questions of a procedure cannot be asked of."""
-    Course(procedure, schema)
+def check_asked(name: str, parameters: Mapping[str, Any], schema: es.Schema) -> None:
+    """Refuse columns that a question, or what is asked in rounds, cannot be asked of."""
+    if name in SITE_PROCEDURES:
+        AskedProcedure.ask(make_site_procedure(name, parameters), schema)
+    elif (procedure := make_rounds(name, parameters)) is not None:
+        Course(procedure, schema)
+    else:
+        question_of(name, parameters, schema)
+
+
+def make_site_procedure(name: str, parameters: Mapping[str, Any]) -> SiteProcedure:
+    """Return what the sites of a study compute in rounds."""
+    found = procedure_class(name)
+    assert issubclass(found, SiteProcedure)
+    _check_nothing_missing(found, parameters)
+    return found(**parameters)
 
 
 def _make_question(name: str, parameters: Mapping[str, Any]) -> es.Question:
     found = question_class(name)
+    _check_nothing_missing(found, parameters)
+    return found(**parameters)
+
+
+def _check_nothing_missing(found: type[Any], parameters: Mapping[str, Any]) -> None:
     signature = inspect.signature(found).parameters.values()
     missing = [
         label_of(one.name)
@@ -426,13 +528,12 @@ def _make_question(name: str, parameters: Mapping[str, Any]) -> es.Question:
             one.default is one.empty or (one.default == "class" and one.name in found.of_variables)
         )
     ]
-    if "formula" in inspect.signature(found).parameters and not (
-        parameters.get("formula") or parameters.get("target")
-    ):
-        missing = ["Outcome"]
+    named = inspect.signature(found).parameters
+    if "formula" in named and "target" in named:
+        is_given = parameters.get("formula") or parameters.get("target")
+        missing = missing if is_given else ["Outcome"]
     if missing:
         raise es.ArgumentError(f"choose {' and '.join(missing)} first", code="missing-variable")
-    return found(**parameters)
 
 
 # -- what a question needs of its columns
@@ -451,22 +552,29 @@ def needs_of(
     drafts = {need: draft(data, choices, need) for need in (NUMBER, BINS)}
     if (procedure := make_rounds(name, parameters)) is not None:
         return _needs_of_rounds(procedure, drafts, choices.target)
-    question = _make_question(name, parameters)
+    make: Any = make_site_procedure if name in SITE_PROCEDURES else _make_question
+    question = make(name, parameters)
     time = str(parameters.get("time", ""))
+    if name == _COX:
+        time = parse(parameters["formula"]).targets[0]
     if time in drafts[BINS].names and time != choices.target:
         drafts[BINS] = with_times(drafts[BINS], data, time)
     if needs_outcome(type(question)) and not choices.target:
         raise es.ArgumentError("choose the outcome first", code="missing-variable")
     roles = [role for role in _roles(question, drafts[NUMBER]) if role]
     failed: Exception | None = None
-    orders = [(BINS, NUMBER) if role == [time] else (NUMBER, BINS) for role in roles]
+    is_binned = name in _OF_BINS
+    orders = [(BINS, NUMBER) if role == [time] or is_binned else (NUMBER, BINS) for role in roles]
     for chosen in product((NUMBER, BINS), *orders):
         needs = {one: need for role, need in zip(roles, chosen[1:], strict=True) for one in role}
         try:
             schema = _mix_drafts(drafts, chosen[0], needs)
-            asked = prepare_question(question, schema)._fix_seed()
-            if NUMBER in needs.values():
-                _check_reads_all(asked, schema, needs)
+            if name in SITE_PROCEDURES:
+                AskedProcedure.ask(question, schema)
+            else:
+                asked = prepare_question(question, schema)._fix_seed()
+                if NUMBER in needs.values():
+                    _check_reads_all(asked, schema, needs)
         except (es.EncryptedStatsError, ValueError) as error:
             failed = failed or error
             continue
@@ -489,7 +597,7 @@ def _needs_of_rounds(
     needs = {str(one): BINS for one in names if one != target}
     if not needs:
         raise es.ArgumentError("choose predictors first", code="missing-variable")
-    check_rounds(procedure, _mix_drafts(drafts, NUMBER if is_number else BINS, needs))
+    Course(procedure, _mix_drafts(drafts, NUMBER if is_number else BINS, needs))
     return {**needs, target: NUMBER if is_number else BINS}
 
 
@@ -533,7 +641,7 @@ def _can_be_number(drafts: Mapping[str, es.Schema], name: str) -> bool:
     return name not in schema.names or schema[name].kind == NUMBER
 
 
-def _roles(question: es.Question, schema: es.Schema) -> Iterator[list[str]]:
+def _roles(question: Any, schema: es.Schema) -> Iterator[list[str]]:
     """Yield the variables that each parameter, or side of the formula, names."""
     names = [one for one in schema.names if one != schema.target]
     parameters = question.parameters()

@@ -23,14 +23,16 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 import encryptedstats as es
-from encryptedstats.app.projects import Choices, Data, private_folder
+from encryptedstats.app.projects import Bounds, Choices, Data, private_folder
 from encryptedstats.app.words import in_page_words
 from encryptedstats.storage.files import PRIVATE, open_regular, write_atomic
 from encryptedstats.tables import Variable
+from encryptedstats.tables.questions.parameters import value_of
 from encryptedstats.tables.rows.csv_format import CsvFormat, CsvOptions
 from encryptedstats.tables.rows.row_files import PARQUET_SUFFIXES, read_frame
 from encryptedstats.tables.schema.inference import looks_like_id
 from encryptedstats.tables.schema.schema import MISSING_POLICIES
+from encryptedstats.tables.schema.variables import as_level
 from encryptedstats.views import label_text
 from encryptedstats.words import plural
 
@@ -44,7 +46,7 @@ SUFFIXES: Final = (
 )  # fmt: skip
 _READ_AT_ONCE: Final = 1 << 20
 _BARS: Final = 24
-_MOST_LEVELS: Final = 12
+MOST_LEVELS: Final = 12
 _MOST_LABELS: Final = 6
 _MOST_TEXTS: Final = 200  # different values of a column of text that questions may be asked of
 
@@ -261,13 +263,32 @@ def make_schema(data: Data, choices: Choices, needs: Mapping[str, set[str]]) -> 
             is_free = choices.uses.get(name, AS_FOUND) == AS_FOUND and not choices.cuts.get(name)
             if is_time and is_free and name in made.names:
                 made = with_times(made, data, name)
+        for name, (low, high) in choices.bounds.items():
+            kind = NUMBER if name == choices.target and target_number else kinds.get(name)
+            if kind in (NUMBER, "both"):
+                made = made.with_kind(name, kind, low=low, high=high)
         for name, text in choices.cuts.items():
             if text.strip() and name in made.names and made[name].n_bins:
                 made = made.with_bins(name, edges=_cut_points(text, name))
+        for name, text in choices.levels.items():
+            made = _with_levels(made, name, text)
     doubts = dict.fromkeys(
         in_page_words(one.message) for one in caught if isinstance(one.message, Warning)
     )
     return Made(replace(made, csv=form), tuple(doubts), frame)
+
+
+def _with_levels(schema: es.Schema, name: str, text: str) -> es.Schema:
+    """Return the schema with further levels of a column, which other rows than these have."""
+    is_target = name == schema.target
+    known = schema.classes if is_target else schema[name].levels if name in schema.names else ()
+    wanted = [as_level(value_of(one)) for one in next(csv.reader([text], skipinitialspace=True))]
+    more = [one for one in wanted if one not in known]
+    if not known or not more:
+        return schema
+    if is_target:
+        return schema.with_classes([*known, *more])
+    return schema.with_kind(name, schema[name].kind, levels=[*known, *more])
 
 
 def kind_of(name: str, uses: set[str], choices: Choices, binned: es.Schema) -> str:
@@ -285,7 +306,14 @@ def choices_in(form: Any, before: Choices, data: Data) -> Choices:
     the form does not have stay as they were.
     """
     uses, cuts = dict(before.uses), dict(before.cuts)
+    bounds, levels = dict(before.bounds), dict(before.levels)
     for place, name in enumerate(data.columns):
+        if f"low-{place}" in form:
+            bounds.pop(name, None)
+            if span := _bounds_in(form[f"low-{place}"], form.get(f"high-{place}", ""), name):
+                bounds[name] = span
+        if f"more-{place}" in form:
+            levels[name] = form[f"more-{place}"].strip()
         if f"use-{place}" in form:
             uses[name] = form[f"use-{place}"]
         if f"cuts-{place}" in form:
@@ -308,14 +336,30 @@ def choices_in(form: Any, before: Choices, data: Data) -> Choices:
         rare=form.get("rare", before.rare).strip(),
         uses={name: use for name, use in uses.items() if use in (*KINDS, LEFT_OUT)},
         cuts={name: text for name, text in cuts.items() if text},
+        bounds=bounds,
+        levels={name: text for name, text in levels.items() if text},
     )
+
+
+def _bounds_in(low: str, high: str, name: str) -> Bounds | None:
+    """Return the bounds of a number that a form gives; None where it gives none."""
+    try:
+        found = (float(low) if low.strip() else None, float(high) if high.strip() else None)
+    except ValueError:
+        found = (1.0, 0.0)
+    if found[0] is not None and found[1] is not None and not found[0] < found[1]:
+        raise es.ArgumentError(
+            f"{name}: give its least and its greatest value at any site, such as 0 and 120",
+            code="not-a-number",
+        )
+    return None if found == (None, None) else found
 
 
 def find_id(frame: pd.DataFrame) -> str:
     """Return the column that tells rows apart, by its name and values, or nothing."""
     for name in map(str, frame.columns):
         column = frame[name]
-        is_text = not is_numeric_dtype(column.dtype) and len(frame) > _MOST_LEVELS
+        is_text = not is_numeric_dtype(column.dtype) and len(frame) > MOST_LEVELS
         if column.nunique() == len(frame) > 1 and (looks_like_id(name) or is_text):
             return name
     return ""
@@ -329,7 +373,7 @@ def levels_by_column(data: Data, choices: Choices) -> dict[str, tuple[Any, ...]]
     }
     if schema.target is not None and schema.classes:
         found[schema.target] = schema.classes
-    return {name: levels for name, levels in found.items() if len(levels) <= _MOST_LEVELS}
+    return {name: levels for name, levels in found.items() if len(levels) <= MOST_LEVELS}
 
 
 def _rare(text: str) -> float | None:
@@ -409,12 +453,12 @@ def bars_of(column: pd.Series[Any], variable: Variable | None) -> Bars:
     present = column.dropna()
     numeric = is_numeric(column)
     levels = variable is not None and bool(variable.levels)
-    if not numeric or (levels and present.nunique() <= _MOST_LEVELS):
+    if not numeric or (levels and present.nunique() <= MOST_LEVELS):
         counted = present.astype(str).value_counts()
         if variable is not None and variable.levels:
             known = [text for text in map(str, variable.levels) if text in counted.index]
             counted = counted.reindex([*known, *(one for one in counted.index if one not in known)])
-        counted = counted.head(_MOST_LEVELS)
+        counted = counted.head(MOST_LEVELS)
         return Bars(tuple(map(int, counted)), (), tuple(map(str, counted.index)), True)
     numbers = present.to_numpy(dtype=np.float64)
     if not len(numbers):

@@ -21,6 +21,7 @@ from encryptedstats.app.sending import Connect
 from encryptedstats.app.showing import Outgoing, Shown
 from encryptedstats.app.work import Work
 from encryptedstats.circuits.plan import Plan
+from encryptedstats.studies.documents import StudyDocument
 
 #: A key that nobody has used for so long is locked again: somebody may have gone home.
 IDLE_SECONDS: Final = 30 * 60.0
@@ -56,6 +57,7 @@ class Desk:
         self.shown: dict[tuple[str, str], Shown] = {}
         self.outgoing: dict[tuple[str, str], dict[str, Outgoing]] = {}
         self.plans: dict[str, Plan] = {}
+        self.documents: dict[str, tuple[str, StudyDocument]] = {}
         self.writing = threading.RLock()  # of ledgers
         self._unlocked: dict[str, Unlocked] = {}
         self._work: dict[tuple[str, str], Work] = {}
@@ -171,6 +173,7 @@ class Desk:
                 work.finished.wait(10.0)
         self.lock(project)
         self.plans.pop(project.id, None)
+        self.documents.pop(project.id, None)
         self.projects.delete(project)
 
     def task_facts(self, project: Project) -> dict[str, Any]:

@@ -21,13 +21,26 @@ STEPS: Final = {
     "send": "Send",
     "results": "Results",
 }
+#: Those of a study that is being made.
+STEPS_OF_STUDY: Final = {
+    "data": "Data",
+    "questions": "Questions",
+    "columns": "Columns",
+    "parties": "Parties",
+    "agreement": "Agreement",
+}
 HERE: Final = "here"
+
+
+def steps_of(state: State) -> dict[str, str]:
+    """Return the steps of a project, or of a study that is being made."""
+    return STEPS if state.study is None else STEPS_OF_STUDY
 
 
 def is_done(step: str, state: State) -> bool:
     """Return whether a step is done."""
     return {
-        "data": state.data is not None,
+        "data": state.data is not None or state.has_given_schema,
         "columns": state.columns_done,
         "questions": bool(state.asked),
         "plan": state.plan is not None and "plan" in state.seen,
@@ -35,17 +48,19 @@ def is_done(step: str, state: State) -> bool:
         "encrypt": state.sealed is not None,
         "send": state.sent is not None and state.sent.done,
         "results": bool(state.asked) and all(one.state == HERE for one in state.asked),
+        "parties": state.study is not None and state.study.parties_done,
+        "agreement": False,  # once it is written, the draft is gone
     }[step]
 
 
 def next_step(state: State) -> str:
     """Return the first step that is not done, or the last step."""
-    return next((step for step in STEPS if not is_done(step, state)), "results")
+    return next((step for step in steps_of(state) if not is_done(step, state)), "results")
 
 
 def is_reachable(step: str, state: State) -> bool:
     """Return whether a step can be opened: all steps before it are done, or it is done itself."""
-    names = list(STEPS)
+    names = list(steps_of(state))
     return all(is_done(one, state) for one in names[: names.index(step)]) or is_done(step, state)
 
 
@@ -56,6 +71,7 @@ class Leaving:
     goes: tuple[str, ...]
     stays: tuple[str, ...]
     note: str = ""
+    when: str = "When you send"
 
 
 def leaving(step: str, state: State) -> Leaving:
@@ -107,7 +123,19 @@ def leaving(step: str, state: State) -> Leaving:
             f"{size_text(plan['bytes_keys'])} "
             f"of public keys will leave, and {size_text(plan['bytes_down'])} will come back.",
         )
+    if step == "agreement":
+        return Leaving(
+            (
+                "the names of the parties and the questions, with v0, v1, … for columns",
+                "how many columns, levels and bins there are, and the bounds of numbers",
+                "names of columns, levels and cut points, encrypted for sites and receiver",
+            ),
+            ("all rows", "the invitations, until you send each to its party"),
+            "Everybody who can read the folder sees the document.",
+            "When you write the study",
+        )
     stays = {
+        "parties": ("all of it, until you have seen who sees what",),
         "data": (rows, "the name of the file"),
         "columns": (rows, "names of columns, cut points, levels"),
         "questions": (rows, "names of columns", "what you ask, until you send it"),

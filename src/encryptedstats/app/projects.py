@@ -25,6 +25,8 @@ from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, PRIVATE, read_regul
 
 _STATE: Final = "project.json"
 _LONGEST_ID: Final = 64
+#: Least and greatest value of a number, as far as they are given.
+Bounds = tuple[float | None, float | None]
 
 
 class _Document(BaseModel):
@@ -56,17 +58,22 @@ class Choices(_Document):
     rare: str = ""
     uses: dict[str, str] = Field(default_factory=dict)
     cuts: dict[str, str] = Field(default_factory=dict)
+    bounds: dict[str, Bounds] = Field(default_factory=dict)
+    levels: dict[str, str] = Field(default_factory=dict)
 
 
 class ProjectQuestion(_Document):
     """A question, by the names that the owner knows, what it needs of which columns ("number",
-    "bins" or "times"), how far it is, and whether its result passed a spot check.
+    "bins" or "times"), how far it is, and whether its result passed a spot check. ``mode`` is how
+    the sites of a study answer it, and ``called`` the name of its result there.
     """
 
     id: str
     name: str
     parameters: dict[str, Any]
     needs: dict[str, str] = Field(default_factory=dict)
+    mode: str = ""
+    called: str = ""
     job: str = ""
     state: str = ""
     failed: str = ""
@@ -107,6 +114,35 @@ class Sent(_Document):
     pin: str = ""
 
 
+class LinkDraft(_Document):
+    """How the sites of a new study link different columns of the same people; ``brings`` has the
+    site of each column.
+    """
+
+    brings: dict[str, str]
+    identifiers: list[str]
+    agent: str = ""
+    reveals: str = "size"
+    min_count: int = 10
+    sensitive: bool = False
+
+
+class StudyDraft(_Document):
+    """A study that is being made. Nothing of it is written where others see it."""
+
+    schema_given: bool = False
+    parties_done: bool = False
+    url: str = ""
+    sites: list[str] = Field(default_factory=list)
+    worker: str = ""
+    receiver: str = ""
+    rows: int = 0
+    key: str = "one holder"
+    openers: int = 0
+    minimum: int = 10
+    linked: LinkDraft | None = None
+
+
 class State(_Document):
     """All that is kept of a project. ``revision`` counts its changes, so that a form that was shown
     before one of them is noticed.
@@ -127,6 +163,12 @@ class State(_Document):
     sealed: Sealed | None = None
     sent: Sent | None = None
     seen: list[str] = Field(default_factory=list)
+    study: StudyDraft | None = None
+
+    @property
+    def has_given_schema(self) -> bool:
+        """Whether the schema came from a file, so that there are no rows here."""
+        return self.study is not None and self.study.schema_given
 
 
 class Project:
@@ -250,13 +292,14 @@ class Projects:
                 self._known[id] = Project(self.home / id, _read(content, str(self.home / id)))
             return self._known[id]
 
-    def new(self, title: str) -> Project:
-        """Make an empty project."""
+    def new(self, title: str, study: StudyDraft | None = None) -> Project:
+        """Make an empty project, or the draft of a study."""
         id = secrets.token_hex(6)
         private_folder(self.home / id)
         private_folder(self.home / id / "results")
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        Project(self.home / id, State(title=title.strip() or "Untitled", created=now)).write()
+        state = State(title=title.strip() or "Untitled", created=now, study=study)
+        Project(self.home / id, state).write()
         return self.get(id)
 
     def delete(self, project: Project) -> None:

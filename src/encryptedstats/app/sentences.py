@@ -229,24 +229,42 @@ SENTENCES: Final[dict[str, str]] = {
     "remains-of-identity": "files of a former study are in the way: add the study as a new one, "
     "with your new invitation, and compare the fingerprint",
     "rows-needed": "give the file with your rows and the columns that identify people",
+    "worker-is-receiver": "the worker has all encrypted rows and the receiver opens: name two "
+    "parties",
+    "openers-out-of-range": "two sites or more help to open a sealed key, and all of them at most",
+    "receiver-is-site": "with a key that nobody has, the receiver brings no rows: name another "
+    "receiver, or choose another kind of key",
+    "totals-under-joint-key": "with a key that nobody has, sites do not send encrypted totals: let "
+    "the question be answered from masked totals, which give the same",
+    "votes-without-joint-key": "votes for new rows are opened with a key that nobody has, and no "
+    "other: choose that key, or ask for the model and predict at home",
+    "rows-needed-for-votes": "this question says nothing of new rows before it is opened: let it "
+    "be answered from encrypted rows",
+    "repeated-opening": "two questions have the same totals, which a key that nobody has opens "
+    "once: ask one of them",
+    "repeated-question": "two questions are the same: ask one of them",
+    "stochastic-fraction": "a share of the rows that is drawn at random cannot be asked for here: "
+    "let the question use all rows",
+    "unknown-identifier-kind": "people are linked by text, code or date: give one or more of "
+    "these, in the order of the columns",
+    "membership-sensitive": "being at a site is sensitive in this study, so that sites may learn "
+    "only how many people they share: name a linkage agent, and choose that",
+    "intersection-of-two": "without a linkage agent two sites link their people, and both learn "
+    "which they share: name an agent, or choose that they learn it",
+    "other-steps": "the Cox regressions of a study need the same time and the same factors, and the "
+    "same event: ask the other one in another study",
+    "minimum-too-small": "behind every number there are 5 rows or more: give a larger number",
+    "outcome-or-intercept-missing": "a formula has one outcome and an intercept: write it as in "
+    "ill ~ age + sex",
+    "orthogonal-polynomial": "this polynomial depends on the rows of all sites: write it with "
+    "powers of the column instead",
+    "unknown-link": "this link does not go with this model: choose another, or leave it empty",
     **dict.fromkeys(
         (
-            "worker-is-receiver",
-            "openers-out-of-range",
             "wrong-number-of-members",
             "copies-in-study",
-            "receiver-is-site",
-            "stochastic-fraction",
             "unknown-key-kind",
-            "unknown-identifier-kind",
             "malformed-linkage",
-            "membership-sensitive",
-            "intersection-of-two",
-            "minimum-too-small",
-            "other-steps",
-            "outcome-or-intercept-missing",
-            "orthogonal-polynomial",
-            "unknown-link",
         ),
         "the document of this study breaks the rules of studies: do not join it, and ask the "
         "person who made it for another",

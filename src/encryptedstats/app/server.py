@@ -18,10 +18,12 @@ from encryptedstats.app.desk import Desk
 from encryptedstats.app.guard import Guard
 from encryptedstats.app.sentences import PROGRAM
 from encryptedstats.app.steps import (
+    agreement,
     columns,
     data,
     encrypt,
     key,
+    parties,
     plan,
     projects,
     publish,
@@ -33,10 +35,10 @@ from encryptedstats.app.steps import (
 from encryptedstats.app.web import NO_PAGE, NotHere, Web
 from encryptedstats.pages import SecurityHeaders, static_files
 
+_OF_PROJECTS = (data, questions, columns, plan, key, encrypt, send, results)
 #: What the template of each step needs, by its name in addresses.
 VALUES = {
-    step.__name__.rpartition(".")[2]: step.values
-    for step in (data, questions, columns, plan, key, encrypt, send, results)
+    step.__name__.rpartition(".")[2]: step.values for step in (*_OF_PROJECTS, parties, agreement)
 }
 
 
@@ -48,8 +50,7 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
     app.state.web = web = Web(desk, start, VALUES)
     app.include_router(static_files())
     app.state.studies = studies.Studies(desk.projects.home / studies.FOLDER)
-    steps = (data, questions, columns, plan, key, encrypt, send, results, publish, projects)
-    for step in (*steps, studies):
+    for step in (*_OF_PROJECTS, parties, agreement, publish, projects, studies):
         app.include_router(step.router)
 
     @app.exception_handler(HTTPException)

@@ -16,7 +16,7 @@ import pandas as pd
 
 import encryptedstats as es
 from encryptedstats.app.words import WORDS, bins_in_words
-from encryptedstats.metrics import SCORES
+from encryptedstats.metrics import SCORES, SCORES_OF_NUMBERS
 from encryptedstats.plots import style
 from encryptedstats.procedures.learned_trees import LearnedTrees
 from encryptedstats.publishing.publish import with_hidden
@@ -39,6 +39,18 @@ _HEADS: Final = {
     "statistic": "Statistic",
     "df": "df",
     "pvalue": "p-value",
+    "odds_ratio": "Odds ratio",
+    "risk_ratio": "Risk ratio",
+    "risk_difference": "Risk difference",
+}
+#: What single numbers are called there.
+_FACTS: Final = {
+    "mu": "compared with",
+    "llf": "log-likelihood",
+    "aic": "AIC",
+    "bic": "BIC",
+    "df resid": "residual df",
+    "df null": "null df",
 }
 _MOST_LINES: Final = 12
 _MOST_POINTS: Final = 200
@@ -96,7 +108,8 @@ class Shown:
         if "low" in facts and "high" in facts:
             span = f"{number_text(facts.pop('low'))} to {number_text(facts.pop('high'))}"
             facts[_interval(level)] = span
-        return [(_HEADS.get(label, label), text) for label, text in fact_texts(facts) if text]
+        names = _HEADS | _FACTS
+        return [(names.get(label, label), text) for label, text in fact_texts(facts) if text]
 
     @cached_property
     def tables(self) -> list[ShownTable]:
@@ -125,8 +138,13 @@ class Shown:
 
     @property
     def classifies(self) -> bool:
-        """Whether it can be scored on rows of known classes."""
+        """Whether it predicts classes."""
         return self.predicts and hasattr(self.model, "classes_")
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether it can be scored on rows of known outcome."""
+        return self.classifies or isinstance(self.model, LearnedTrees)
 
     def svg(self, *, dark: bool = False) -> bytes | None:
         """Return its picture; None where it has none, or nothing here draws."""
@@ -211,8 +229,7 @@ def _marks_of(figure: Any) -> Iterator[Mark]:
 
 def show_result(value: Any) -> Shown:
     """Return whatever an owner has opened as it is shown."""
-    is_model = hasattr(value, "predict") and not isinstance(value, LearnedTrees)
-    model = value if is_model else None
+    model = value if hasattr(value, "predict") else None
     found = value
     if not hasattr(value, "view") and hasattr(value, "summary"):
         model, found = value, value.summary()
@@ -302,11 +319,17 @@ def scores_of(scores: Mapping[str, Mapping[str, Any]]) -> ShownTable:
     """Return the scores of a model, each with its interval."""
     rows = []
     for name, score in scores.items():
-        low, high = score.get("low"), score.get("high")
-        interval = "" if low is None or high is None else f"{low:.4f} to {high:.4f}"
-        value = "NA" if score.get("estimate") is None else f"{score['estimate']:.4f}"
-        rows.append((SCORES.get(name, name), [value, interval]))
+        texts = [_score_text(name, score.get(part)) for part in ("estimate", "low", "high")]
+        label = SCORES.get(name) or SCORES_OF_NUMBERS.get(name, name)
+        rows.append((label, [texts[0] or "NA", f"{texts[1]} to {texts[2]}" if texts[1] else ""]))
     return ShownTable("", ["Estimate", "95 % interval"], rows)
+
+
+def _score_text(name: str, value: float | None) -> str:
+    """Return a score; nothing where there is none."""
+    if value is None or np.isnan(value):
+        return ""
+    return number_text(value) if name in SCORES_OF_NUMBERS else f"{value:.4f}"
 
 
 # -- what others may see

@@ -17,12 +17,16 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 import encryptedstats as es
+from encryptedstats.procedures.folder import read_run
+from encryptedstats.procedures.learned_trees import LearnedTrees
 from encryptedstats.procedures.procedure import OpenedRound, procedure_class
 from encryptedstats.storage import container
 from encryptedstats.storage.files import PRIVATE, write_atomic
 from encryptedstats.studies.identifiers import read_identified
+from encryptedstats.tables import Table
 from encryptedstats.tables.blocks import block_id_of
 from encryptedstats.tables.questions.question import question_class
+from encryptedstats.tables.questions.summaries import scale
 
 #: Called with what is done so far.
 Report = Callable[[float], None]
@@ -150,6 +154,7 @@ class StudyTask(BaseModel):
     passphrase: str = Field(repr=False)
     action: Literal["link", "keygen", "add", "share", "fit"]
     rows: Path | None = None
+    new: Path | None = None
     on: list[str] = []
     duplicates: str = "refuse"
     send: bool = True
@@ -175,7 +180,7 @@ class StudyTask(BaseModel):
             return
         is_linked = study.document.linkage is not None
         by = study.identifier_columns() if is_linked else []
-        study.add(read_identified(self.rows, by) if is_linked else self.rows)
+        study.add(read_identified(self.rows, by) if is_linked else self.rows, new=self.new)
 
     def _share(self, study: es.Study) -> None:
         study.share()
@@ -185,10 +190,16 @@ class StudyTask(BaseModel):
 
 
 class _ModelTask(_Task):
-    result: Path
+    """A task with a model: of an encrypted result, or of the rounds in a folder, which are open."""
+
+    result: Path | None = None
+    run_folder: Path | None = None
     rows: Path
 
     def model(self) -> Any:
+        if self.run_folder is not None:
+            return read_run(self.run_folder, self.schema_of_rows()).read()
+        assert self.result is not None
         owner = self.owner()
         answer = es.load(self.result, owner.public_keys())
         return owner.open(answer, self.schema_of_rows())
@@ -224,13 +235,18 @@ class EvaluateTask(_ModelTask):
         from encryptedstats.models.clear_rows import check_classifies, read_labelled_rows
 
         model = self.model()
-        check_classifies(model, "this result")
+        is_learned = isinstance(model, LearnedTrees)
+        if not is_learned:
+            check_classifies(model, "this result")
         table, _unlabelled = read_labelled_rows(model._get_private_schema(), self.rows)
+        seen = model.was_fitted_to(table) if is_learned else was_fitted_to(model, table)
+        if not hasattr(model, "classes_"):
+            return {"scores": _scores_of_numbers(model, table), "seen": seen}
         predictions = Predictions.of(model, table)
         found = evaluate_predictions(predictions)
         if found.positive is not None:
             self._draw(model, predictions, found.positive)
-        return {**found.to_dict(), "seen": was_fitted_to(model, table)}
+        return {**found.to_dict(), "seen": seen}
 
     def _draw(self, model: Any, predictions: Any, positive: Any) -> None:
         from encryptedstats.plots import draw_predictions, style, with_dark_colours
@@ -240,6 +256,15 @@ class EvaluateTask(_ModelTask):
             figure = draw_predictions({model.name: predictions}, positive)
             figure.savefig(content, format="svg", transparent=True)
         write_atomic(self.curves, [with_dark_colours(content.getvalue())], mode=PRIVATE)
+
+
+def _scores_of_numbers(model: LearnedTrees, table: Table) -> dict[str, Any]:
+    """Return the scores of predicted numbers, in the units of the target."""
+    from encryptedstats.metrics import estimates_to_dict, score_numbers
+
+    assert table.target_values is not None
+    wanted = table.target_values / scale(table.schema, -1)
+    return estimates_to_dict(score_numbers(wanted, model.predict(table)))
 
 
 Task = EncryptTask | AskTask | RoundsTask | StudyTask | PredictTask | EvaluateTask

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 import encryptedstats as es
 from encryptedstats.app import asking, columns
 from encryptedstats.app.desk import Desk, Refused
-from encryptedstats.app.leaving import STEPS, is_done, is_reachable, leaving
+from encryptedstats.app.leaving import is_done, is_reachable, leaving, steps_of
 from encryptedstats.app.projects import Project, ProjectQuestion
 from encryptedstats.app.words import CORRECTABLE, in_page_words
 from encryptedstats.pages import environment
@@ -38,6 +38,8 @@ DONE: Final = {
     "fetched": "The result was taken",
     "budget": "The budget is set",
     "cleared": "The table and the results were deleted at the worker",
+    "written": "The study is written. Send each party its invitation",
+    "dropped": "The draft was deleted",
     "forgotten": "The access token of the worker was deleted",
 }
 
@@ -65,10 +67,11 @@ class Web:
         self.templates = environment("encryptedstats.app", "owner")
         self.templates.globals |= {
             "version": es.__version__,
-            "steps": STEPS,
+            "steps_of": steps_of,
             "title_of": asking.title_of,
             "describe": asking.describe,
             "words_of": columns.words_of,
+            "modes": asking.MODES,
             "is_done": is_done,
             "is_reachable": is_reachable,
             "zip": zip,

@@ -48,6 +48,8 @@ CORRECTABLE: Final = (
 LATER: Final = (408, 429, 502, 503, 504)
 #: A parameter and its value at the beginning of a message, as Python writes them.
 _LEADING: Final = re.compile(r"^([a-z]\w*)=('[^']*'|[\d.e+-]+): ")
+#: What stands before the reason why a study does not take a message.
+_REFUSED_MESSAGE: Final = re.compile(r"^'\w+' by \w+ would be refused: ")
 #: What Python's words look like in a message.
 _IN_PYTHON: Final = re.compile(
     r"\b[a-z]\w*=(?=[\s\w'\[()\"\-:,]|$)|\bes\.\w|\w\(\)|\b\w+_\w+\(|\bpip "
@@ -135,6 +137,7 @@ WORDS: Final[dict[str, str]] = {
     "fewer levels": "leave the column out, give it another kind, or join rare levels",
     "say what counts": "correct the file, or say which of them count",
     "ISO dates": "write dates as 1970-02-01",
+    "mask totals": "let the question be answered from masked totals, which give the same",
     "rare levels": "join levels with fewer rows than {value}",
     "keep numbers": "choose a column of numbers, or let it be one in the step Columns",
     "keep all numbers": "let numbers be kept as numbers, in the step Columns",
@@ -188,7 +191,8 @@ def in_page_words(error: BaseException) -> str:
         return _sentence_of_other(error)
     if isinstance(error, WorkerError) and error.status:
         return REFUSALS.get(error.status) or (BUSY if error.status in LATER else REFUSED)
-    text = _by_name(" ".join(_LEADING.sub(_label, reword(error, _here)).split()))
+    said = _REFUSED_MESSAGE.sub("", reword(error, _here))
+    text = _by_name(" ".join(_LEADING.sub(_label, said).split()))
     # What a worker writes is not trusted; errors that it sent begin with its address.
     is_foreign = isinstance(error, (WorkerError, ClusterError)) or text.startswith(
         ("http://", "https://")

@@ -76,10 +76,10 @@ from encryptedstats.tables.questions.question import (
 from encryptedstats.tables.questions.row_answers import numbers_of
 from encryptedstats.tables.rows.frames import as_frame, describe_missing, missing_masks
 from encryptedstats.tables.rows.table_from_frame import (
-    add_unused_columns,
     as_weights,
     complete_rows_to_predict,
     rows_to_predict,
+    with_unread_columns,
 )
 from encryptedstats.tables.schema.inference import Wishes
 from encryptedstats.tables.schema.names import choose_positions
@@ -511,7 +511,7 @@ class TotalsModel(Question, Estimator):
 
     def _with_unused(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Add missing columns that predictions do not read."""
-        return add_unused_columns(frame, self._get_private_schema(), self._used_positions())
+        return with_unread_columns(self._get_private_schema(), frame, self._used_positions())
 
     # -- adding and subtracting rows ---------------------------------------------------------------
 

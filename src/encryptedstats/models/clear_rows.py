@@ -253,7 +253,7 @@ def no_rows_error(data: str | os.PathLike[str], schema: Schema) -> SchemaError:
 def no_classes_error(data: str | os.PathLike[str], schema: Schema) -> SchemaError:
     """Return the error for a file without the column of the target."""
     return SchemaError(
-        f"{data} has no column {schema.target!r} with the classes of the rows: add it to score "
-        "predictions",
+        f"{data} has no column {schema.target!r} with the known outcome of the rows: add it to "
+        "score predictions",
         code="no-class-column",
     )

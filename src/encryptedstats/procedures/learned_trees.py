@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pandas as pd
@@ -17,12 +17,13 @@ from encryptedstats.procedures.growing import ROOT, Tree
 from encryptedstats.procedures.splits import SQUARED, Impurity
 from encryptedstats.tables.answers.results import Result
 from encryptedstats.tables.questions.summaries import labels, scale, variable_name
-from encryptedstats.tables.rows.table_from_frame import add_unused_columns, rows_to_predict
+from encryptedstats.tables.rows.table_from_frame import rows_to_predict, with_unread_columns
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
 from encryptedstats.tables.table import Table
 
 Floats = NDArray[np.float64]
+_SHARES: Final = "shares of the classes in the leaves, which rank the rows and are not calibrated"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +97,29 @@ class LearnedTrees(Result):
         """The classes; empty for a number."""
         return [] if self.criterion == SQUARED else labels(self._schema, -1)
 
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes, as scikit-learn's classifiers have them.
+
+        Raises
+        ------
+        AttributeError
+            If the trees predict a number.
+        """
+        if self.criterion == SQUARED:
+            raise AttributeError("trees that predict a number have no classes_")
+        return np.array(self.classes, dtype=object)
+
+    @property
+    def name(self) -> str:
+        """The name of the procedure."""
+        return self.title
+
+    @property
+    def caveat(self) -> str:
+        """What to know of the probabilities; nothing of predicted numbers."""
+        return "" if self.criterion == SQUARED else _SHARES
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row, or the mean of a number.
 
@@ -104,8 +128,7 @@ class LearnedTrees(Result):
         """
         if self.criterion == SQUARED:
             return self._by_row(X, lambda table: self._average(table)[:, 0])
-        classes = np.array(self.classes, dtype=object)
-        return self._by_row(X, lambda table: classes[self._average(table).argmax(axis=1)])
+        return self._by_row(X, lambda table: self.classes_[self._average(table).argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the share of each class in the leaves of each row, averaged over trees."""
@@ -127,6 +150,19 @@ class LearnedTrees(Result):
         residual = float(((wanted - found) ** 2).sum())
         return 1.0 - residual / float(((wanted - wanted.mean()) ** 2).sum())
 
+    def was_fitted_to(self, table: Table) -> bool:
+        """Return whether the trees were grown from exactly these rows, counted once each.
+
+        Rows with equal sums in all leaves count as the same rows.
+        """
+        tree = self._trees[0]
+        leaves = _leaves(tree, table)
+        return all(
+            np.array_equal(_sum_values(table, leaves == number), node.values)
+            for number, node in tree.items()
+            if node.split is None
+        )
+
     def _average(self, table: Table) -> Floats:
         total: Any = 0.0
         for tree in self._trees:
@@ -147,40 +183,25 @@ class LearnedTrees(Result):
     def _rows(self, X: Any) -> Table:
         if isinstance(X, Table):
             return X
+        schema, used = self._get_private_schema(), sorted(self._used_positions())
+        rows = self._with_unused(X) if isinstance(X, pd.DataFrame) else X
+        return rows_to_predict(schema, rows, [schema.names[j] for j in used])
+
+    # What reads a file of rows asks every model for these.
+
+    def _get_private_schema(self) -> Schema:
         if not isinstance(self._schema, Schema):
             raise SchemaError(
                 "these trees were opened without the names of variables: ",
                 Cure("open with names", "run the procedure with schema="),
             )
-        return rows_to_predict(
-            self._schema, X, [self._schema.names[j] for j in self._used_positions()]
-        )
-
-    # -- predicting the rows of a file: what `models.clear_rows` asks of a model -------------------
-
-    #: Shares of leaves: no calibration is known for them.
-    caveat: ClassVar[str] = ""
-
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """The classes; a number has none."""
-        if self.criterion == SQUARED:
-            raise AttributeError("a number has no classes: see predict")
-        return np.array(self.classes, dtype=object)
-
-    def _get_private_schema(self) -> Schema:
-        assert isinstance(self._schema, Schema)
         return self._schema
 
-    def _used_positions(self) -> list[int]:
-        """Return the positions of the variables that predictions read."""
-        return sorted(
-            {node.split.variable for tree in self._trees for node in tree.values() if node.split}
-        )
+    def _used_positions(self) -> Collection[int]:
+        return {node.split.variable for tree in self._trees for node in tree.values() if node.split}
 
     def _with_unused(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Add missing columns that predictions do not read."""
-        return add_unused_columns(frame, self._get_private_schema(), self._used_positions())
+        return with_unread_columns(self._get_private_schema(), frame, self._used_positions())
 
 
 def _leaves(tree: Tree, table: Table) -> NDArray[np.int64]:
@@ -193,6 +214,15 @@ def _leaves(tree: Tree, table: Table) -> NDArray[np.int64]:
             goes_left = np.isin(table.codes_of(split.variable)[inside], split.left)
             found[inside] = 2 * number + 2 - goes_left
     return found
+
+
+def _sum_values(table: Table, inside: NDArray[np.bool_]) -> Values:
+    """Return what a node with these rows holds: rows of each class, or rows, sum and squares."""
+    if table.target_values is None:
+        assert table.class_codes is not None
+        return np.bincount(table.class_codes[inside], minlength=table.schema.n_classes)
+    numbers = [int(one) for one in table.target_values[inside]]
+    return np.array([len(numbers), sum(numbers), sum(one * one for one in numbers)], dtype=object)
 
 
 def _table_of_nodes(

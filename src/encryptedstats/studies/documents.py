@@ -50,6 +50,7 @@ from encryptedstats.studies.parties import AGENT, RECEIVER, SITE, WORKER, Identi
 from encryptedstats.tables import PublicSchema, Question, Schema
 from encryptedstats.tables.columns import list_question_columns, table_columns
 from encryptedstats.tables.questions.question import (
+    add_names,
     check_question,
     prepare_question,
     question_class,
@@ -122,7 +123,10 @@ class AskedProcedure:
         check_procedure(procedure)
         settled = procedure.in_ids(schema).fix_seeds()
         settled = settled.from_parameters(settled.parameters())  # as it is stored: lists, no tuples
-        return cls(settled, start_digest(settled, schema.public()))
+        try:
+            return cls(settled, start_digest(settled, schema.public()))
+        except (SchemaError, ParameterError) as error:
+            raise add_names(error, schema) from None
 
 
 @dataclass(frozen=True)
@@ -459,7 +463,7 @@ class StudyDocument:
                 code="votes-without-joint-key",
             )
         for name, one in self.questions_in(VOTES).items():
-            self._check_votes(name, one.question)
+            check_votes(name, one.question, self.schema)
         for one in self.questions.values():
             one.question.check(self.schema)
             if one.question._fix_seed() is not one.question:
@@ -479,8 +483,8 @@ class StudyDocument:
             raise ArgumentError("a procedure has the name of a question", code="repeated-name")
         if len(self.sites) < MIN_ROUND_SITES:
             raise ArgumentError(
-                f"{len(self.sites)} sites: a procedure takes {MIN_ROUND_SITES} or more, since of "
-                "two sites each gets the totals of the other in every round",
+                f"{len(self.sites)} sites: what is asked in rounds takes {MIN_ROUND_SITES} or "
+                "more, since of two sites each gets the totals of the other in every round",
                 code="too-few-sites",
             )
         if self.linkage is not None:
@@ -589,25 +593,6 @@ class StudyDocument:
                 "the joint key: ",
                 Cure("name another receiver", "name a receiver who brings no rows"),
                 code="receiver-is-site",
-            )
-
-    def _check_votes(self, name: str, question: Question) -> None:
-        """Refuse what has no votes before it is opened, or only with something that is drawn from
-        the rows of one owner.
-        """
-        try:
-            question.answer_shapes(self.schema, question.outputs[0])
-        except NotImplementedError:
-            raise ArgumentError(
-                f"{name!r}: a {question.name} says nothing of rows before it is opened: ask for "
-                f"it in the mode {ROWS!r}",
-                code="rows-needed-for-votes",
-            ) from None
-        if question._drawn_circuit(self.schema)[0] is not None:
-            raise ArgumentError(
-                f"{name!r} draws a fraction, which is done from rows that one owner encrypted: "
-                "fraction=0",
-                code="stochastic-fraction",
             )
 
     def _check_asked_once(self) -> None:
@@ -743,6 +728,26 @@ def write_document(
             else ParameterError(error)
         ) from None
     return document, {one: invitation.code for one, invitation in invitations.items()}
+
+
+def check_votes(name: str, question: Question, schema: PublicSchema) -> None:
+    """Refuse what has no votes before it is opened, or only with something that is drawn from the
+    rows of one owner.
+    """
+    try:
+        question.answer_shapes(schema, question.outputs[0])
+    except NotImplementedError:
+        raise ArgumentError(
+            f"{name!r}: a {question.name} says nothing of rows before it is opened: ask for "
+            f"it in the mode {ROWS!r}",
+            code="rows-needed-for-votes",
+        ) from None
+    if question._drawn_circuit(schema)[0] is not None:
+        raise ArgumentError(
+            f"{name!r} draws a fraction, which is done from rows that one owner encrypted: "
+            "fraction=0",
+            code="stochastic-fraction",
+        )
 
 
 def split_modes(

@@ -16,7 +16,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
@@ -50,10 +50,11 @@ from encryptedstats.studies.documents import (
     VOTES,
     KeyRule,
     StudyDocument,
+    check_votes,
     split_modes,
     write_document,
 )
-from encryptedstats.studies.holding import Opener, kind_of
+from encryptedstats.studies.holding import KeyKind, Opener, kind_of
 from encryptedstats.studies.identifiers import REFUSE, LinkReport
 from encryptedstats.studies.linkage import Linkage, LinkedTable, joined_schema, plan_linked
 from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Invitation
@@ -95,6 +96,58 @@ _START_OVER: Final = (
     "If its members have agreed to create it again, join it with your new invitation and a new "
     "file for your identity, such as again.id, and compare the fingerprint; else do not go on"
 )
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What a new study is to be, before anything of it is written: the arguments of
+    :meth:`Study.create`, which has their meaning.
+    """
+
+    schema: Schema
+    questions: Mapping[
+        str, Question | SiteProcedure | tuple[Question, str] | tuple[SiteProcedure, str]
+    ]
+    n_rows: int
+    sites: Sequence[str]
+    worker: str
+    receiver: str
+    key: str = ONE_HOLDER
+    openers: int = 0
+    name: str = "study"
+    parameters: Parameters | None = None
+    linkage: Linkage | None = None
+    minimum: int = MINIMUM
+
+    def to_document(self) -> tuple[StudyDocument, dict[str, str]]:
+        """Return a new document with planned parameters, and the invitations by name; refuse what
+        cannot be a study.
+        """
+        asked = {one: _with_mode(found) for one, found in self.questions.items()}
+        holding = kind_of(self.key)
+        return write_document(
+            self.name,
+            self.schema,
+            asked,
+            self.n_rows,
+            self.parameters or self._plan(asked, holding),
+            self.sites,
+            self.worker,
+            self.receiver,
+            KeyRule(self.key, self.openers),
+            self.linkage,
+            self.minimum,
+        )
+
+    def _plan(self, asked: Mapping[str, Any], holding: KeyKind) -> Parameters:
+        """Return the parameters that carry all questions and the validity of all rows."""
+        resolved = None if self.linkage is None else self.linkage.resolve(self.schema)
+        known, circuits = planned_circuits(
+            self.schema, split_modes(asked)[0], self.n_rows, resolved
+        )
+        if not circuits:
+            return Parameters.choose(max_value=self.n_rows, depth=0)
+        return holding.parameters(circuits, known, self.n_rows, len(self.sites))
 
 
 class Study:
@@ -325,29 +378,21 @@ class Study:
         ``procedure.plan(schema)`` says how many before there is a study, and
         ``study.document.rows_needed`` for all of them together.
         """
-        asked = {one: _with_mode(found) for one, found in questions.items()}
-        holding = kind_of(key)
-        if parameters is None:
-            resolved = None if linkage is None else linkage.resolve(schema)
-            known, circuits = planned_circuits(schema, split_modes(asked)[0], n_rows, resolved)
-            parameters = (
-                holding.parameters(circuits, known, n_rows, len(sites))
-                if circuits
-                else Parameters.choose(max_value=n_rows, depth=0)
-            )
-        document, invitations = write_document(
-            name,
+        agreement = Agreement(
             schema,
-            asked,
+            questions,
             n_rows,
-            parameters,
             sites,
             worker,
             receiver,
-            KeyRule(key, openers),
+            key,
+            openers,
+            name,
+            parameters,
             linkage,
             minimum,
         )
+        document, invitations = agreement.to_document()
         store = open_store(local_or_url(url))
         if not store.create(DOCUMENT, document.to_bytes()):
             raise ExistsError(
@@ -1180,12 +1225,12 @@ def planned_circuits(
         return _planned_links(schema, asked, n_rows, linkage)
     rows = [question for question, mode in asked.values() if mode == ROWS]
     sums = [question for question, mode in asked.values() if mode == TOTALS]
-    votes = [
-        prepare_question(question, schema)._fix_seed()
-        for question, mode in asked.values()
-        if mode == VOTES
-    ]
-    public = schema.public()
+    public, votes = schema.public(), []
+    for name, (question, mode) in asked.items():
+        if mode == VOTES:
+            prepared = prepare_question(question, schema)._fix_seed()
+            check_votes(name, prepared, public)
+            votes.append(prepared)
     circuits: list[Any] = [
         *rows,
         *(home.plan_totals(one.in_ids(schema)._fix_seed(), public, n_rows) for one in sums),

@@ -22,6 +22,8 @@ router = APIRouter()
 def values(desk: Desk, project: Project, typed: Any = None, **_: Any) -> dict[str, Any]:
     """Return a line for each column that a question needs, and what is wrong with them."""
     data, choices = project.state.data, project.state.choices
+    if project.state.has_given_schema:
+        return {"lines": [], "given": desk.schema(project), "doubts": (), "wrong": "", "gaps": 0}
     if data is None:
         raise Refused("choose a file first, in the step Data", code="no-data")
     columns.check_unchanged(data)
@@ -54,11 +56,16 @@ def values(desk: Desk, project: Project, typed: Any = None, **_: Any) -> dict[st
                     if typed is None
                     else typed.get(f"cuts-{place}", choices.cuts.get(name, "")),
                     "missing": int(frame[name].isna().sum()),
+                    "bounds": choices.bounds.get(name, (None, None)),
+                    "more": choices.levels.get(name, ""),
+                    "has_levels": _has_levels(found, name),
+                    "is_kept": known[name].kind == NUMBER if name in known else False,
                 }
             )
     gaps = frame[[line["name"] for line in lines]].isna().any(axis=1) if lines else frame.index < 0
     return {
         "lines": lines,
+        "given": None,
         "unused": [name for name in data.columns if name not in needed and name != choices.id],
         "made": None if found is None else found.schema,
         "doubts": () if found is None else found.doubts,
@@ -70,6 +77,15 @@ def values(desk: Desk, project: Project, typed: Any = None, **_: Any) -> dict[st
             line["name"] for line in lines if line["missing"] and NUMBER in line["needs"]
         ],
     }
+
+
+def _has_levels(found: Made | None, name: str) -> bool:
+    """Return whether a column has levels, of which other sites may have more."""
+    if found is None:
+        return False
+    if name == found.schema.target:
+        return bool(found.schema.classes)
+    return name in found.schema.names and bool(found.schema[name].levels)
 
 
 def needs(project: Project) -> dict[str, set[str]]:
@@ -100,11 +116,7 @@ def decide(desk: Desk, project: Project) -> None:
     desk.check_open(project)
     schema = make_columns(project).schema
     for one in project.state.asked:
-        procedure = asking.make_rounds(one.name, one.parameters)
-        if procedure is None:
-            asking.question_of(one.name, one.parameters, schema)
-        else:
-            asking.check_rounds(procedure, schema)
+        asking.check_asked(one.name, one.parameters, schema)
     with project.changing() as state:
         write_atomic(project.schema_file, [schema.to_json().encode() + b"\n"], mode=PRIVATE)
         state.columns_done, state.plan = True, None
@@ -134,7 +146,7 @@ def choose(
                 state.choices, state.columns_done, state.plan = choices, False, None
         if typed.get("go") == "on":
             decide(desk, project)
-            return "plan"
+            return "plan" if project.state.study is None else "parties"
         return "columns"
 
     if "hx-request" not in request.headers:

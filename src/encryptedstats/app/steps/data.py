@@ -69,6 +69,25 @@ def choose_file(desk: Desk, project: Project, path: Path, *, copied: bool = Fals
     with project.changing() as state:
         state.data, state.choices, state.asked = data, choices, asked
         state.columns_done, state.plan = False, None
+        if state.study is not None:
+            state.study.schema_given = False
+
+
+def take_schema(desk: Desk, project: Project, path: Path) -> None:
+    """Take the columns of a study from the file of a schema. Questions stay if these have them."""
+    schema = es.Schema.load(path)
+    asked = []
+    for one in project.state.asked:
+        with suppress(es.EncryptedStatsError, ValueError):
+            asking.check_asked(one.name, one.parameters, schema)
+            asked.append(one.model_copy(update={"needs": {}}))
+    with project.changing() as state:
+        if state.study is None:
+            raise Refused("choose a table, not a schema", code="no-data")
+        write_atomic(project.schema_file, [schema.to_json().encode() + b"\n"], mode=PRIVATE)
+        state.study.schema_given = True
+        state.data, state.choices, state.asked = None, Choices(target=schema.target or ""), asked
+        state.columns_done = True
 
 
 def keep_file(folder: Path, name: str, content: BinaryIO) -> Path:
@@ -117,7 +136,9 @@ def choose(desk: TheDesk, web: TheWeb, project: TheProject, form: SentForm) -> R
 
     def act() -> str:
         before = len(project.state.asked)
-        if not isinstance(dropped, UploadFile):
+        if text_in(form, "schema"):
+            take_schema(desk, project, Path(text_in(form, "schema")).expanduser())
+        elif not isinstance(dropped, UploadFile):
             choose_file(desk, project, Path(text_in(form, "path")).expanduser())
         elif not dropped.filename:
             raise Refused("no file was dropped: choose one", code="no-file-given")

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 
 from encryptedstats.app.desk import Refused
-from encryptedstats.app.leaving import STEPS, is_reachable, next_step
+from encryptedstats.app.leaving import is_reachable, next_step, steps_of
 from encryptedstats.app.sample import begin_sample
 from encryptedstats.app.web import DONE, NotHere, SentForm, TheDesk, TheProject, TheWeb, text_in
 from encryptedstats.app.words import in_page_words
@@ -21,7 +21,7 @@ router = APIRouter()
 def _home(web: TheWeb, status: int = 200, **more: Any) -> Response:
     """Return the list of projects."""
     known, wrong = web.desk.projects.all()
-    found = [(project, next_step(project.state)) for project in known]
+    found = [(one, next_step(one.state)) for one in known if one.state.study is None]
     more = {"error": "", "done": "", **more}
     return web.show(
         "home.html", status, projects=found, wrong=wrong, home=web.desk.projects.home, **more
@@ -82,7 +82,8 @@ def delete(desk: TheDesk, web: TheWeb, project: TheProject, form: SentForm) -> R
         desk.delete(project)
     except (Refused, OSError) as error:
         return _home(web, 422, error=in_page_words(error))
-    return RedirectResponse("/?done=deleted", 303)
+    is_draft = project.state.study is not None
+    return RedirectResponse("/studies?done=dropped" if is_draft else "/?done=deleted", 303)
 
 
 @router.get("/p/{id}")
@@ -102,7 +103,7 @@ def show_step(
     at: str = "",
 ) -> Response:
     """Show a step."""
-    if step not in STEPS:
+    if step not in steps_of(project.state):
         raise NotHere(404, "there is no such step")
     if not is_reachable(step, project.state):
         return RedirectResponse(f"/p/{project.id}/{next_step(project.state)}", 303)

@@ -123,7 +123,13 @@ def evaluate(desk: Desk, project: Project, asked: ProjectQuestion, path: Path) -
 
 def _model_facts(desk: Desk, project: Project, asked: ProjectQuestion) -> dict[str, Any]:
     private_folder(project.folder / "predictions")
-    return {**desk.task_facts(project), "result": project.result_file(asked)}
+    is_in_rounds = asked.name in asking.IN_ROUNDS
+    place = (
+        {"run_folder": project.run_folder(asked)}
+        if is_in_rounds
+        else {"result": project.result_file(asked)}
+    )
+    return {**desk.task_facts(project), **place}
 
 
 def curves_file(project: Project, asked: ProjectQuestion) -> Path:

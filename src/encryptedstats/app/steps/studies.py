@@ -1,4 +1,5 @@
-"""Studies: a site or a receiver takes part in one whose folder is a path or a URL.
+"""Studies: a site or a receiver takes part in one whose folder is a path or a URL, and who has made
+one sends the invitations.
 
 The rules are the library's: each action here is what is due for this party, done by a process of
 its own. A study is a folder below that of the projects, with the party's identity and, for a
@@ -7,8 +8,10 @@ receiver, the key, both locked by a passphrase that is kept nowhere.
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -18,27 +21,36 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 import encryptedstats as es
-from encryptedstats.app import columns
+from encryptedstats.app import asking, columns
 from encryptedstats.app.desk import IDLE_SECONDS, Refused
+from encryptedstats.app.leaving import next_step
 from encryptedstats.app.passphrases import LEAST, check_passphrase
-from encryptedstats.app.projects import private_folder
+from encryptedstats.app.projects import StudyDraft, private_folder
 from encryptedstats.app.showing import Shown, show_result
 from encryptedstats.app.tasks import StudyTask
-from encryptedstats.app.web import NotHere, SentForm, TheWeb, download, text_in
+from encryptedstats.app.web import DONE, NotHere, SentForm, TheDesk, TheWeb, download, text_in
 from encryptedstats.app.words import CORRECTABLE, in_page_words
 from encryptedstats.app.work import Work, run_task
 from encryptedstats.errors import FileFormatError
-from encryptedstats.procedures.words import describe_procedure
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, PRIVATE, read_regular, write_atomic
 from encryptedstats.storage.objects import is_url
-from encryptedstats.studies.documents import ESCROW, JOINT, MASKED, ONE_HOLDER, StudyDocument
+from encryptedstats.studies.documents import (
+    ESCROW,
+    JOINT,
+    MASKED,
+    ONE_HOLDER,
+    TOTALS,
+    VOTES,
+    StudyDocument,
+)
 from encryptedstats.studies.identifiers import DUPLICATES
-from encryptedstats.tables.questions.words import describe_question
 from encryptedstats.views import TableView, View
 
 router = APIRouter()
 FOLDER: Final = "studies"
 _STATE: Final = "study.json"
+_ID: Final = re.compile(r"\bv(\d+)\b")
+_INVITATIONS: Final = "invitations"
 #: What a party has to do, in words; the names are the library's.
 ACTIONS: Final = {
     "join": "join with the invitation",
@@ -77,6 +89,7 @@ class StudyDesk:
     work: Work | None = None
     report: str = ""
     rows: str = ""
+    schema: es.Schema | None = field(default=None, repr=False)
     looked: dict[str, str] = field(default_factory=dict)
     opened: dict[str, Shown] = field(default_factory=dict)
 
@@ -95,6 +108,30 @@ class StudyDesk:
         """The secret key of a receiver, locked."""
         return self.folder / "study.key"
 
+    def keep_invitations(self, codes: Mapping[str, str]) -> None:
+        """Keep the invitations of a study that was made here until their parties have joined."""
+        private_folder(self.folder / _INVITATIONS)
+        for name, code in codes.items():
+            path = self.folder / _INVITATIONS / f"{name}.invitation"
+            write_atomic(path, [code.encode() + b"\n"], mode=PRIVATE)
+
+    def invitation(self, name: str) -> str:
+        """Return the invitation of a party; nothing where there is none here."""
+        path = self.folder / _INVITATIONS / f"{name}.invitation"
+        if not name.isidentifier() or not path.is_file():
+            return ""
+        return read_regular(path, limit=MAX_DOCUMENT_BYTES).decode().strip()
+
+    def list_invited(self, joined: Collection[str]) -> list[str]:
+        """Return whose invitations are here; those who have joined need none any more."""
+        found = []
+        for path in sorted((self.folder / _INVITATIONS).glob("*.invitation")):
+            if path.stem in joined:
+                path.unlink(missing_ok=True)
+            else:
+                found.append(path.stem)
+        return found
+
     def write(self) -> None:
         """Write the state to its file."""
         content = self.state.model_dump_json(indent=1).encode()
@@ -111,12 +148,18 @@ class StudyDesk:
 
     def unlock(self, passphrase: str) -> None:
         """Let the identity be used until it is locked again."""
-        es.Study(self.state.url, self.identity, passphrase=passphrase)
+        self.keep_unlocked(
+            es.Study(self.state.url, self.identity, passphrase=passphrase), passphrase
+        )
+
+    def keep_unlocked(self, study: es.Study, passphrase: str) -> None:
+        """Keep the passphrase, and for a member the names of columns, until it is locked again."""
         self.passphrase, self.used = passphrase, time.monotonic()
+        self.schema = study.schema if study.me.name in study.document.members else None
 
     def lock(self) -> None:
         """Forget the passphrase, and what was opened."""
-        self.passphrase = ""
+        self.passphrase, self.schema = "", None
         self.opened, self.looked, self.report = {}, {}, ""
 
     def use(self) -> str:
@@ -199,10 +242,14 @@ def who_sees(document: StudyDocument) -> list[tuple[str, str]]:
     receiver, worker = document.receiver, document.worker
     if document.pools:
         found.append(("Encrypted rows", ", ".join(document.row_readers)))
+    if document.questions_in(TOTALS):
+        found.append(("Totals of a single site, encrypted", worker))
     if document.questions_in(MASKED):
-        found.append(("Totals of a single site", "nobody: only their sum is seen"))
+        found.append(("Totals of a single site, masked", "nobody: only their sum is seen"))
     if document.procedures:
         found.append(("Sums over all sites, round by round", "all sites, and who opens them"))
+    if document.questions_in(VOTES):
+        found.append(("Votes for each new row", receiver))
     found += [
         ("Names of columns and levels", ", ".join(document.members)),
         ("Results", f"{receiver}, who can pass them on"),
@@ -231,7 +278,12 @@ def _values(place: StudyDesk) -> dict[str, Any]:
     return {
         "document": document,
         "roles": document.roles(me),
-        "asked": {name: (_describe(document, name), mode) for name, mode in document.modes.items()},
+        "asked": {
+            name: (*_describe(place, document, name), mode) for name, mode in document.modes.items()
+        },
+        "asks_new": me in status.state.undecided,
+        "invited": sorted(place.list_invited(status.state.parties), key=document.parties.index),
+        "excludable": [one for one in document.sites if one not in status.state.excluded],
         "sees": who_sees(document),
         "fingerprint": study.fingerprint if all_joined else "",
         "facts": status.to_dict(),
@@ -247,14 +299,38 @@ def _values(place: StudyDesk) -> dict[str, Any]:
     }
 
 
-def _describe(document: StudyDocument, name: str) -> str:
+def _describe(place: StudyDesk, document: StudyDocument, name: str) -> tuple[str, str]:
+    """Return the title of a question and its parameters in words: with the names of columns for
+    members who have unlocked their identity, else with v0, v1, … as in the document.
+    """
+    schema = place.schema
     if name in document.procedures:
-        return describe_procedure(document.procedures[name].procedure)
-    question = document.questions[name].question
-    return describe_question(question.name, question.parameters())
+        asked: Any = document.procedures[name].procedure
+        words = asking.describe(asked.name, asked.parameters())
+        return asked.title, words if schema is None else _with_names(words, schema)
+    asked = document.questions[name].question
+    if schema is not None:
+        asked = asked._in_names(schema)
+    return asked.title, asking.describe(asked.name, asked.parameters())
 
 
-def _show(web: TheWeb, place: StudyDesk, error: str = "", status: int = 200) -> HTMLResponse:
+def _with_names(words: str, schema: es.Schema) -> str:
+    """Return words with names in the place of v0, v1, … and of the outcome."""
+    found = _ID.sub(lambda id_: schema.names[int(id_[1])], words)
+    return found if schema.target is None else re.sub(r"\bclass\b", schema.target, found)
+
+
+def exclude(place: StudyDesk, site: str, why: str) -> None:
+    """Go on without a site, as the receiver."""
+    if not site or not why:
+        raise Refused("choose the site to go on without, and say why", code="no-reason")
+    es.Study(place.state.url, place.identity, passphrase=place.use()).exclude(site, why)
+
+
+def _show(
+    web: TheWeb, place: StudyDesk, error: str = "", status: int = 200, done: str = ""
+) -> HTMLResponse:
+    unlocked = place.is_unlocked  # before names are shown: it may have been left alone for long
     try:
         values = _values(place)
     except CORRECTABLE as found:
@@ -270,7 +346,8 @@ def _show(web: TheWeb, place: StudyDesk, error: str = "", status: int = 200) -> 
         work=work,
         failed=failed,
         error=error,
-        unlocked=place.is_unlocked,
+        done=done,
+        unlocked=unlocked,
         **values,
     )
 
@@ -300,7 +377,7 @@ def join(place: StudyDesk, code: str, passphrase: str, again: str) -> None:
     joined = es.Study.join(place.state.url, code, place.identity, passphrase=passphrase)
     place.state.name = joined.me.name
     place.write()
-    place.passphrase, place.used = passphrase, time.monotonic()
+    place.keep_unlocked(joined, passphrase)
 
 
 def compare(place: StudyDesk, heard: str) -> None:
@@ -316,13 +393,8 @@ def act_in_process(place: StudyDesk, action: str, form: dict[str, str]) -> None:
     """Start what is due in a process of its own."""
     if place.work is not None and place.work.is_running:
         raise Refused("something is under way already: wait until it has ended", code="busy")
-    rows = None
-    if form.get("rows"):
-        path = Path(form["rows"]).expanduser()
-        if not path.is_absolute() or not path.is_file():
-            raise Refused(f"{path} is no file: give its full path", code="no-such-file")
-        rows = columns.as_csv(path, place.folder / "data")
-    elif action == "add":
+    rows = _file_in(place, form, "rows")
+    if rows is None and action == "add":
         raise Refused("give the full path of the file with your rows", code="no-file-given")
     task = StudyTask(
         url=place.state.url,
@@ -330,12 +402,23 @@ def act_in_process(place: StudyDesk, action: str, form: dict[str, str]) -> None:
         passphrase=place.use(),
         action=action,  # type: ignore[arg-type]  # refused by the model
         rows=rows,
+        new=_file_in(place, form, "new"),
         on=[one.strip() for one in form.get("on", "").split(",") if one.strip()],
         duplicates=form.get("duplicates") or "refuse",
         send=form.get("send", "yes") == "yes",
         key=_key_file(place) if action == "keygen" else None,
     )
     place.work = Work(action).start(lambda work: _run(place, task, form, work))
+
+
+def _file_in(place: StudyDesk, form: dict[str, str], name: str) -> Path | None:
+    """Return the file that a form names, as the library reads it; None where it names none."""
+    if not form.get(name):
+        return None
+    path = Path(form[name]).expanduser()
+    if not path.is_absolute() or not path.is_file():
+        raise Refused(f"{path} is no file: give its full path", code="no-such-file")
+    return columns.as_csv(path, place.folder / "data")
 
 
 def _run(place: StudyDesk, task: StudyTask, form: dict[str, str], work: Work) -> None:
@@ -380,16 +463,18 @@ def _show_opened(name: str, value: Any) -> Shown:
 
 
 @router.get("/studies")
-def all_studies(web: TheWeb, known: TheStudies) -> Response:
-    """Show all studies, and the form to take part in another."""
-    return _list(web, known)
+def all_studies(web: TheWeb, known: TheStudies, done: str = "") -> Response:
+    """Show all studies, and the forms to make one and to take part in another."""
+    return _list(web, known, done=DONE.get(done, ""))
 
 
 def _list(
-    web: TheWeb, known: Studies, error: str = "", status: int = 200, url: str = ""
+    web: TheWeb, known: Studies, error: str = "", status: int = 200, url: str = "", done: str = ""
 ) -> HTMLResponse:
-    values = {"places": known.all(), "home": known.home, "given_url": url}
-    return web.show("studies.html", status, is_study=True, error=error, **values)
+    projects, _wrong = web.desk.projects.all()
+    drafts = [(one, next_step(one.state)) for one in projects if one.state.study is not None]
+    values = {"places": known.all(), "home": known.home, "given_url": url, "drafts": drafts}
+    return web.show("studies.html", status, is_study=True, error=error, done=done, **values)
 
 
 @router.post("/studies")
@@ -403,10 +488,25 @@ def find(web: TheWeb, known: TheStudies, form: SentForm) -> Response:
     return RedirectResponse(f"/studies/{place.id}", 303)
 
 
+@router.post("/studies/new")
+def begin(desk: TheDesk, form: SentForm) -> Response:
+    """Begin to make a study."""
+    draft = desk.projects.new(text_in(form, "title"), StudyDraft())
+    return RedirectResponse(f"/p/{draft.id}/data", 303)
+
+
 @router.get("/studies/{id}")
-def show(web: TheWeb, place: TheStudy) -> Response:
+def show(web: TheWeb, place: TheStudy, done: str = "") -> Response:
     """Show a study."""
-    return _show(web, place)
+    return _show(web, place, done=DONE.get(done, ""))
+
+
+@router.get("/studies/{id}/invitations/{name}.invitation")
+def invitation(place: TheStudy, name: str) -> Response:
+    """Give the invitation of a party, for the maker of the study to send."""
+    if not (code := place.invitation(name)):
+        raise NotHere(404, "there is no invitation of that name here")
+    return download(code.encode() + b"\n", f"{name}.invitation", "text/plain")
 
 
 @router.get("/studies/{id}/progress")
@@ -433,7 +533,8 @@ def stop_route(web: TheWeb, place: TheStudy) -> Response:
 def join_route(web: TheWeb, place: TheStudy, form: SentForm) -> Response:
     """Join with an invitation."""
     words = str(form.get("passphrase", "")), str(form.get("again", ""))
-    return _attempt(web, place, lambda: join(place, text_in(form, "invitation"), *words))
+    code = text_in(form, "invitation") or place.invitation(text_in(form, "as"))
+    return _attempt(web, place, lambda: join(place, code, *words))
 
 
 @router.post("/studies/{id}/unlock")
@@ -452,6 +553,12 @@ def lock_route(web: TheWeb, place: TheStudy) -> Response:
 def compare_route(web: TheWeb, place: TheStudy, form: SentForm) -> Response:
     """Compare the fingerprint."""
     return _attempt(web, place, lambda: compare(place, text_in(form, "fingerprint")))
+
+
+@router.post("/studies/{id}/exclude")
+def exclude_route(web: TheWeb, place: TheStudy, form: SentForm) -> Response:
+    """Go on without a site."""
+    return _attempt(web, place, lambda: exclude(place, text_in(form, "site"), text_in(form, "why")))
 
 
 @router.post("/studies/{id}/do/{action}")

@@ -93,8 +93,7 @@ class PooledBoosting(SiteProcedure):
     True
     """
 
-    title = "Gradient boosting over sites"
-
+    title = "Boosted trees, by all sites"
     n_trees: int = 20
     depth: int = 2
     learning_rate: float = 0.1

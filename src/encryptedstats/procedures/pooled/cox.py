@@ -75,8 +75,7 @@ class PooledCox(CoxRounds):
     -0.7549
     """
 
-    title = "Cox regression over sites"
-
+    title = "Cox regression, by all sites"
     formula: str
     event: str = CLASS
     event_level: Any = None

@@ -122,7 +122,7 @@ class PooledCoxNet(Penalised, CoxRounds):
     -0.6351
     """
 
-    title = "Cox regression with an elastic net over sites"
+    title = "Cox regression with an elastic net, by all sites"
 
     formula: str
     alpha: float = 1.0

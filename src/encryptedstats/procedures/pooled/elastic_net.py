@@ -122,8 +122,7 @@ class PooledElasticNet(Penalised, FamilyRegression):
     0.6452
     """
 
-    title = "Regression with an elastic net over sites"
-
+    title = "Lasso, ridge or elastic net, by all sites"
     formula: str
     alpha: float = 1.0
     l1_ratio: float = 0.5

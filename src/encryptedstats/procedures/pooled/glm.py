@@ -115,8 +115,7 @@ class PooledGLM(FamilyRegression):
     [-4.2491, 1.214]
     """
 
-    title = "Generalised linear model over sites"
-
+    title = "Logistic, Poisson, Gamma or negative binomial regression, by all sites"
     formula: str
     family: str = BINOMIAL
     link: str | None = None

@@ -139,8 +139,7 @@ class PooledKMeans(SiteProcedure):
     [2.0, 12.0]
     """
 
-    title = "k-means over sites"
-
+    title = "k-means clusters, by all sites"
     n_clusters: int
     variables: Sequence[str] | None = None
     standardise: bool = True

@@ -655,19 +655,22 @@ def prepare_question(question: Question, schema: Schema | PublicSchema) -> Quest
         if not isinstance(schema, PublicSchema):
             asked.check_names(schema)
     except (SchemaError, ParameterError) as error:
-        if isinstance(schema, PublicSchema):
-            raise
-        known = [
-            (one.id, own.name)
-            for one, own in zip(schema.public().variables, schema.variables, strict=True)
-        ]
-        named = [
-            f"{id_} is {name!r}" for id_, name in known if id_ != name and repr(id_) in str(error)
-        ]
-        if not named:
-            raise
-        raise type(error)(error, f" ({', '.join(named)})") from None
+        raise add_names(error, schema) from None
     return asked
+
+
+def add_names(
+    error: SchemaError | ParameterError, schema: Schema | PublicSchema
+) -> SchemaError | ParameterError:
+    """Return an error that also says which names the ids in its message have."""
+    if isinstance(schema, PublicSchema):
+        return error
+    known = [
+        (one.id, own.name)
+        for one, own in zip(schema.public().variables, schema.variables, strict=True)
+    ]
+    named = [f"{id_} is {name!r}" for id_, name in known if id_ != name and repr(id_) in str(error)]
+    return type(error)(error, f" ({', '.join(named)})") if named else error
 
 
 def question_key(question: Question) -> tuple[type[Question], str]:

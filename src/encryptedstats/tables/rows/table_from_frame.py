@@ -167,6 +167,18 @@ def rows_to_predict(
     return table
 
 
+def with_unread_columns(schema: Schema, frame: pd.DataFrame, used: Collection[int]) -> pd.DataFrame:
+    """Add the columns that are missing and that predictions do not read, with any allowed value."""
+    if schema.onehot is not None:  # columns of one-hot tables are found by position
+        return frame
+    for j, variable in enumerate(schema.variables):
+        if j not in used and variable.name not in frame.columns:
+            number = (variable.low or 0) / 10.0 ** (variable.digits or 0)
+            value = variable.levels[0] if variable.levels else number
+            frame = frame.assign(**{variable.name: value})
+    return frame
+
+
 def mark_rows_to_predict(
     schema: Schema, data: object, needed: Collection[str] | None = None
 ) -> Table:
@@ -201,18 +213,6 @@ def mark_rows_to_predict(
         unpredicted=unpredicted if unusable else None,
         unusable=tuple(unusable),
     )
-
-
-def add_unused_columns(frame: pd.DataFrame, schema: Schema, used: Collection[int]) -> pd.DataFrame:
-    """Add missing columns that predictions do not read."""
-    if schema.onehot is not None:  # columns of one-hot tables are found by position
-        return frame
-    for j, variable in enumerate(schema.variables):
-        if j not in used and variable.name not in frame.columns:  # any allowed value will do
-            number = (variable.low or 0) / 10.0 ** (variable.digits or 0)
-            value = variable.levels[0] if variable.levels else number
-            frame = frame.assign(**{variable.name: value})
-    return frame
 
 
 def complete_rows_to_predict(schema: Schema, data: object, stacklevel: int = 1) -> Table:
