@@ -33,6 +33,7 @@ from encryptedstats.machine import LEAST
 from encryptedstats.progress import progress_bar
 
 _KEPT_BYTES: Final = 1 << 30  # of columns that are switched once and kept
+_LOWERED_AT_ONCE: Final = 32  # totals for each thread
 _BY_STEPS: Final = StepByStep(NativeExecution, lower_totals)
 #: Returns what adds up rows in place of the kernels.
 MakeEvaluator = Callable[[Loads, int, int], SumsEvaluator]
@@ -70,9 +71,13 @@ def totals_by_tape(
     task: Task, expanded: Mapping[Step, Residues], make_evaluator: MakeEvaluator, lower: LowerTotals
 ) -> Iterator[dict[Step, Residues]]:
     """Compute outputs, some at a time and not in their order."""
+    # Some at a time, which are merged before the next ones need their memory.
+    at_once = _LOWERED_AT_ONCE * task.workers
     for batch, sums in _sums_by_tape(task, expanded, make_evaluator):
-        found = lower(batch, sums, task.source.keys, task.workers)
-        yield dict(zip(batch, found, strict=True))
+        for first in range(0, len(batch), at_once):
+            some = batch[first : first + at_once]
+            found = lower(some, sums, task.source.keys, task.workers)
+            yield dict(zip(some, found, strict=True))
 
 
 def _sums_by_tape(
