@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 import inspect
 import reprlib
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
@@ -24,10 +26,9 @@ class Estimator:
     """Parameters that are stored by ``__init__`` and nothing else, as scikit-learn has them."""
 
     @classmethod
-    def _defaults(cls) -> dict[str, Any]:
+    def _defaults(cls) -> Mapping[str, Any]:
         """Return the default of every parameter."""
-        signature = inspect.signature(cls)
-        return {name: one.default for name, one in sorted(signature.parameters.items())}
+        return _defaults_of(cls)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name."""
@@ -68,6 +69,13 @@ class Estimator:
         from sklearn.base import BaseEstimator
 
         return BaseEstimator.__sklearn_tags__(self)
+
+
+@lru_cache(maxsize=256)
+def _defaults_of(kind: type[Estimator]) -> Mapping[str, Any]:
+    # Cached: every question asks for its parameters many times, and a signature takes long.
+    signature = inspect.signature(kind)
+    return {name: one.default for name, one in sorted(signature.parameters.items())}
 
 
 class Classifier(Estimator):

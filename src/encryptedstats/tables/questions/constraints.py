@@ -14,6 +14,7 @@ import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
@@ -332,6 +333,12 @@ def constraints_of(question: type[Any]) -> dict[str, Constraint]:
     >>> constraints_of(es.TTest)["alternative"].choices
     ('two-sided', 'less', 'greater')
     """
+    return dict(_constraints_of(question))
+
+
+@lru_cache(maxsize=256)
+def _constraints_of(question: type[Any]) -> Mapping[str, Constraint]:
+    # Cached: a question is checked several times on its way, and a signature takes long.
     declared: dict[str, Constraint] = {}
     for base in reversed(question.__mro__):
         declared |= vars(base).get("constraints", {})
@@ -343,7 +350,7 @@ def constraints_of(question: type[Any]) -> dict[str, Constraint]:
 
 def check_values(question: type[Question], values: Mapping[str, Any]) -> None:
     """Raise ParameterError for the first of some parameters of a question that is not allowed."""
-    for name, constraint in constraints_of(question).items():
+    for name, constraint in _constraints_of(question).items():
         if name in values:
             constraint.check(values[name], name)
 
