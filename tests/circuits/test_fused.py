@@ -376,7 +376,7 @@ def extremes(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("bits", [(50, 50, 50), (32, 50, 34, 44)])
+@pytest.mark.parametrize("bits", [(50, 50, 50), (32, 50, 34, 44), (44, 47, 45, 47)])
 @pytest.mark.parametrize("extreme", [(0, 1, -1), (-1,), (-1, -2)])
 def test_extreme_residues(level: str, bits: tuple[int, ...], extreme: tuple[int, ...]) -> None:
     source, expected = extremes(bits, extreme)
