@@ -28,7 +28,8 @@ class Estimator:
     @classmethod
     def _defaults(cls) -> Mapping[str, Any]:
         """Return the default of every parameter."""
-        return _defaults_of(cls)
+        kind: Any = cls  # mypy: classes are hashable, but their __hash__ is that of instances
+        return _defaults_of(kind)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name."""
@@ -72,7 +73,7 @@ class Estimator:
 
 
 @lru_cache(maxsize=256)
-def _defaults_of(kind: type[Estimator]) -> Mapping[str, Any]:
+def _defaults_of(kind: type[Any]) -> Mapping[str, Any]:
     # Cached: every question asks for its parameters many times, and a signature takes long.
     signature = inspect.signature(kind)
     return {name: one.default for name, one in sorted(signature.parameters.items())}

@@ -325,7 +325,7 @@ _TYPES: Final[Mapping[str, Constraint]] = {
 _LIST: Final = re.compile(r"(list|tuple|Sequence|Names)\b")
 
 
-def constraints_of(question: type[Any]) -> dict[str, Constraint]:
+def constraints_of(question: Any) -> dict[str, Constraint]:
     """Return the constraint of every parameter of a question, or of anything else that declares
     them, in the order of its parameters.
 
@@ -338,7 +338,7 @@ def constraints_of(question: type[Any]) -> dict[str, Constraint]:
 
 @lru_cache(maxsize=256)
 def _constraints_of(question: type[Any]) -> Mapping[str, Constraint]:
-    # Cached: a question is checked several times on its way, and a signature takes long.
+    # Cached: a question is checked several times, and a signature takes long.
     declared: dict[str, Constraint] = {}
     for base in reversed(question.__mro__):
         declared |= vars(base).get("constraints", {})
@@ -350,7 +350,7 @@ def _constraints_of(question: type[Any]) -> Mapping[str, Constraint]:
 
 def check_values(question: type[Question], values: Mapping[str, Any]) -> None:
     """Raise ParameterError for the first of some parameters of a question that is not allowed."""
-    for name, constraint in _constraints_of(question).items():
+    for name, constraint in constraints_of(question).items():
         if name in values:
             constraint.check(values[name], name)
 

@@ -15,6 +15,7 @@ from encryptedstats.circuits.devices.batches import LowerTotals, Supplied, run_r
 from encryptedstats.circuits.devices.native.steps import (
     KernelPacking,
     NativeExecution,
+    base_below,
     kernels_of,
     lower_totals,
 )
@@ -71,9 +72,11 @@ def totals_by_tape(
     task: Task, expanded: Mapping[Step, Residues], make_evaluator: MakeEvaluator, lower: LowerTotals
 ) -> Iterator[dict[Step, Residues]]:
     """Compute outputs, some at a time and not in their order."""
-    # Some at a time, which are merged before the next ones need their memory.
-    at_once = _LOWERED_AT_ONCE * task.workers
     for batch, sums in _sums_by_tape(task, expanded, make_evaluator):
+        # Some at a time, which are merged before the next ones need their memory; but all at once
+        # if they may share steps on totals, which every call computes.
+        is_direct = all(base_below(step, sums) in sums for step in batch)
+        at_once = _LOWERED_AT_ONCE * task.workers if is_direct else len(batch)
         for first in range(0, len(batch), at_once):
             some = batch[first : first + at_once]
             found = lower(some, sums, task.source.keys, task.workers)
