@@ -363,6 +363,8 @@ def extremes(
         x * y,
         x - x * y,
         (x - x * y) * z,
+        (x - x * y) - (x - x * y) * z,
+        (x - x * y) - (x - x * y) * z - ((x - x * y) - (x - x * y) * z) * y,
         (x * y) * (y * z),
         (x + y + z) * (x - y - z),
         7 * x * y - 3 * z - 1,
@@ -376,7 +378,7 @@ def extremes(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("bits", [(50, 50, 50), (32, 50, 34, 44)])
+@pytest.mark.parametrize("bits", [(50, 50, 50), (32, 50, 34, 44), (44, 47, 45, 47)])
 @pytest.mark.parametrize("extreme", [(0, 1, -1), (-1,), (-1, -2)])
 def test_extreme_residues(level: str, bits: tuple[int, ...], extreme: tuple[int, ...]) -> None:
     source, expected = extremes(bits, extreme)
@@ -399,8 +401,9 @@ def polynomials(node: Expression) -> int:
 @given(data=st.data())
 @slow_examples
 def test_random_circuits_over_extreme_residues(level: str, data: st.DataObject) -> None:
+    bits = data.draw(st.sampled_from([(50, 50), (44, 47), (42, 44, 43)]))
     source = crafted(
-        insecure("bgv", 4000, (50, 50)),
+        insecure("bgv", 4000, bits),
         chunks=2,
         seed=data.draw(st.integers(0, 9)),
         extreme=(0, 1, -1),

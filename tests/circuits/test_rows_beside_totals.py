@@ -22,6 +22,7 @@ from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.clear import read_clear
 from encryptedstats.circuits.compiled import GivenPacks
 from encryptedstats.circuits.devices.batches import Packing
+from encryptedstats.circuits.devices.native.steps import KernelPacking
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Expression, Key, pack_total, totals_of
 from encryptedstats.circuits.lowering import Setting, row_descent
@@ -377,6 +378,27 @@ def test_totals_without_room_are_merged_as_they_come(
     assert called == [(32, 0), (32, 0), (17, 0), (2, 5), (1, 5)]
     assert lab.owner.open(small) == source.clear(outputs)
     for ours, theirs in zip(small.parts, large.parts, strict=True):
+        np.testing.assert_array_equal(ours.residues, theirs.residues)
+
+
+def test_totals_with_room_are_merged_early_to_reuse_their_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same packs, to the last bit, from smaller groups than where memory is short."""
+    lab, merge_groups, sizes = kept_lab("bgv"), KernelPacking.merge_groups, list[int]()
+    source = lab.source((25, 3), seed=1)
+    outputs = [k * (a * y).total() + w.total() for k in range(2, 23)]
+    whole = evaluate(outputs, source, device="native", memory_limit=1 << 30, progress=False)
+
+    def count_groups(self: KernelPacking, groups: Any, to: int) -> Any:
+        sizes.extend(map(len, groups))
+        return merge_groups(self, groups, to)
+
+    monkeypatch.setattr(KernelPacking, "merge_groups", count_groups)
+    monkeypatch.setattr(KernelPacking, "early_bytes", 1)
+    early = evaluate(outputs, source, device="native", memory_limit=1 << 30, progress=False)
+    assert sizes == [8, 8, 5]
+    for ours, theirs in zip(early.parts, whole.parts, strict=True):
         np.testing.assert_array_equal(ours.residues, theirs.residues)
 
 

@@ -49,7 +49,7 @@ enum { BASELINE, NEON, LEVELS };
 #else
 enum { BASELINE, LEVELS };
 #endif
-enum { MAX_SIZE = 16, MAX_BLOCK = 4096, MAX_TERMS_AT_ONCE = 8 };
+enum { MAX_SIZE = 16, MAX_BLOCK = 4096, MAX_TERMS_AT_ONCE = 12 };
 #if X86
 static const char *const LEVEL_NAMES[LEVELS] = {"baseline", "avx2", "avx512", "ifma"};
 #elif ARM
@@ -293,17 +293,33 @@ INLINE int doubles_load(const Field *f, void *to, const uint64_t *from, Py_ssize
     return (worst >> 63) != 0;
 }
 
+INLINE int is_plain(const Term *term, int k) { return term->coefficient == PLUS && k < term->size; }
+
+/* Four terms in one pass: with one pass for each, memory takes longer than arithmetic. */
+INLINE void doubles_four(const Field *f, double *restrict out, const Term *terms, Py_ssize_t at)
+{
+    const double *restrict x = (const double *)terms[0].from + at, *restrict y = (const double *)terms[1].from + at;
+    const double *restrict v = (const double *)terms[2].from + at, *restrict w = (const double *)terms[3].from + at;
+    for (Py_ssize_t i = 0, n = f->n; i < n; i++) out[i] += (x[i] + y[i]) + (v[i] + w[i]);
+}
+
 INLINE void doubles_linear(const Field *f, void *to, int size, const Term *terms, int n_terms, const uint64_t *constant)
 {
     double p = f->pd, inverse = f->inverse;
     for (int k = 0; k < size; k++) {
         double *restrict out = (double *)to + k * f->stride;
         double begin = k == 0 && constant ? centred(p, inverse, (double)*constant) : 0;
-        int pending = 1; /* terms of up to 0.62 p since the last reduction */
+        int pending = 1; /* terms of up to 0.62 p since the last reduction, or loose ones of less than 4 p where p < 2^44 */
         for (Py_ssize_t i = 0; i < f->n; i++) out[i] = begin;
         for (int t = 0; t < n_terms; t++) {
             if (k >= terms[t].size) continue;
             const double *restrict x = (const double *)terms[t].from + k * f->stride;
+            if (pending + 4 <= MAX_TERMS_AT_ONCE && t + 4 <= n_terms && is_plain(terms + t, k) && is_plain(terms + t + 1, k)
+                && is_plain(terms + t + 2, k) && is_plain(terms + t + 3, k)) {
+                doubles_four(f, out, terms + t, k * f->stride);
+                t += 3, pending += 4;
+                continue;
+            }
             if (pending++ == MAX_TERMS_AT_ONCE) {
                 for (Py_ssize_t i = 0; i < f->n; i++) out[i] = centred(p, inverse, out[i]);
                 pending = 2;
@@ -321,20 +337,26 @@ INLINE void doubles_linear(const Field *f, void *to, int size, const Term *terms
     }
 }
 
-/* Loops over plain pointers and one counter: with more in them, compilers do not see that they can be vectorised. */
-INLINE void doubles_one(const Field *f, double *restrict out, const double *restrict x, const double *restrict y)
+/* Loops over plain pointers and one counter: with more in them, compilers do not see that they can be vectorised. Loose results are
+ * sums of products as they come, which other loops centre later. */
+INLINE void doubles_one(const Field *f, double *restrict out, const double *restrict x, const double *restrict y, const int loose)
 {
     double p = f->pd, inverse = f->inverse;
-    for (Py_ssize_t i = 0, n = f->n; i < n; i++) out[i] = centred(p, inverse, product_of(p, inverse, x[i], y[i]));
+    for (Py_ssize_t i = 0, n = f->n; i < n; i++) {
+        double r = product_of(p, inverse, x[i], y[i]);
+        out[i] = loose ? r : centred(p, inverse, r);
+    }
 }
 
 INLINE void doubles_two(
     const Field *f, double *restrict out, const double *restrict x, const double *restrict y, const double *restrict v,
-    const double *restrict w)
+    const double *restrict w, const int loose)
 {
     double p = f->pd, inverse = f->inverse;
-    for (Py_ssize_t i = 0, n = f->n; i < n; i++)
-        out[i] = centred(p, inverse, product_of(p, inverse, x[i], y[i]) + product_of(p, inverse, v[i], w[i]));
+    for (Py_ssize_t i = 0, n = f->n; i < n; i++) {
+        double r = product_of(p, inverse, x[i], y[i]) + product_of(p, inverse, v[i], w[i]);
+        out[i] = loose ? r : centred(p, inverse, r);
+    }
 }
 
 INLINE void doubles_more(const Field *f, double *restrict out, const double *restrict x, const double *restrict y)
@@ -343,16 +365,19 @@ INLINE void doubles_more(const Field *f, double *restrict out, const double *res
     for (Py_ssize_t i = 0, n = f->n; i < n; i++) out[i] = centred(p, inverse, out[i] + product_of(p, inverse, x[i], y[i]));
 }
 
-INLINE void doubles_rest(const Field *f, double *restrict rest, const double *restrict whole, const double *restrict part)
+INLINE void doubles_rest(const Field *f, double *restrict rest, const double *restrict whole, const double *restrict part, int loose)
 {
     double p = f->pd, inverse = f->inverse;
-    if (whole)
+    if (whole && loose)
+        for (Py_ssize_t i = 0, n = f->n; i < n; i++) rest[i] = whole[i] - part[i];
+    else if (whole)
         for (Py_ssize_t i = 0, n = f->n; i < n; i++) rest[i] = centred(p, inverse, whole[i] - part[i]);
     else
         for (Py_ssize_t i = 0, n = f->n; i < n; i++) rest[i] = -part[i];
 }
 
-/* At most 16 chunks are added up before they are flushed: integers of up to (p + 1) / 2 give no more than 2^53. */
+/* At most 16 chunks are added up before they are flushed: integers of up to (p + 1) / 2 give no more than 2^53, and loose ones, which
+ * are below 4 p with p < 2^44 and 2 p with p < 2^47, no more than 2^52. */
 INLINE void doubles_sum(const Field *f, Sum sum, int k, const double *restrict x)
 {
     double *restrict all = (double *)sum.at + k * sum.apart;
@@ -361,19 +386,25 @@ INLINE void doubles_sum(const Field *f, Sum sum, int k, const double *restrict x
     else memcpy(all, x, f->n * sizeof(double));
 }
 
+/* What is added up alone is loose for p < 2^47: two products are below 1.2 p. For p < 2^44, so is what is multiplied again by centred
+ * factors of size 2, at most three times, as sizes tell: what is left over after three splits is below 4 p. Products of two such
+ * vectors have quotients below 2^49, wrong by less than 1, and are below p. */
 INLINE void doubles_product(
     const Field *f, double *to, double *rest, Sum sum, const double *a, int na, const double *b, int nb, double *spare)
 {
     Py_ssize_t s = f->stride;
+    int loose = 2 <= na && na <= 4 && nb == 2 && f->bits <= (to || rest ? 44 : 47), stays = !to && sum.at && sum.how != MORE;
     for (int k = 0; k < na + nb - 1; k++) {
         int low = at_least(0, k - nb + 1), high = at_most(k, na - 1);
-        double *out = to ? to + k * s : spare;
+        double *out = to ? to + k * s : stays ? (double *)sum.at + k * sum.apart : spare;
         const double *x = a + low * s, *y = b + (k - low) * s;
-        if (low == high) doubles_one(f, out, x, y);
-        else doubles_two(f, out, x, y, x + s, y - s);
+        if (low == high && loose) doubles_one(f, out, x, y, 1);
+        else if (low == high) doubles_one(f, out, x, y, 0);
+        else if (loose) doubles_two(f, out, x, y, x + s, y - s, 1);
+        else doubles_two(f, out, x, y, x + s, y - s, 0);
         for (int j = low + 2; j <= high; j++) doubles_more(f, out, a + j * s, b + (k - j) * s);
-        if (rest) doubles_rest(f, rest + k * s, k < na ? a + k * s : NULL, out);
-        if (sum.at) doubles_sum(f, sum, k, out);
+        if (rest) doubles_rest(f, rest + k * s, k < na ? a + k * s : NULL, out, loose);
+        if (sum.at && !stays) doubles_sum(f, sum, k, out);
     }
 }
 

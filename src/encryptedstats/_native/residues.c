@@ -57,6 +57,7 @@ typedef struct { /* a prime with the tables of its transforms; twiddles in bit-r
     double *dw, *diw, *dwq, *diwq; /* doubles, between -p/2 and p/2, and divided by p */
     double dp, pinv, dn_inverse, dn_last;
     int tight_forward, tight_inverse; /* too large for sums of doubles to grow over all stages: reduced on the way */
+    int loose; /* small enough for doubles that nobody reduces before and after a forward transform */
     int room;                         /* 52-bit integers: so many times p is below 2^52 */
     uint64_t minus_inverse;           /* minus the inverse of p modulo 2^52 */
     uint64_t *tail, *itail;           /* and the twiddles of the last two stages, as vectors want them */
@@ -949,7 +950,9 @@ static void set_tail(uint64_t *tail, const uint64_t *w, const uint64_t *q, int n
 }
 
 /* Tables of twiddles. The errors of a product of doubles add 1.5 p 2^-54 of its factor to half of p: so sums may grow over all stages of a forward
-   transform, and over two stages of an inverse one, up to these sizes: factors stay below 2^52, as NEAREST needs it. */
+   transform, and over two stages of an inverse one, up to these sizes: factors stay below 2^52, as NEAREST needs it. With p < 2^47 they do
+   even from coefficients below 2^50 on, which are those of another prime: after 16 stages values are below 2^50 + 12 p < 2^52, and their
+   products with a key below p. */
 static int set_tables(Prime *P, uint64_t root, Form form, int largest_bits) {
     int n = P->n;
     uint64_t *w = aligned(8 * (size_t)n), *iw = aligned(8 * (size_t)n);
@@ -977,6 +980,7 @@ static int set_tables(Prime *P, uint64_t root, Form form, int largest_bits) {
         set_tail(P->tail, w, P->wq, n), set_tail(P->itail, iw, P->iwq, n);
         return 0;
     }
+    P->loose = P->bits <= 47;
     P->tight_forward = P->bits > 48;
     P->tight_inverse = P->bits > 49;
     P->dw = aligned(8 * (size_t)n), P->diw = aligned(8 * (size_t)n), P->dwq = aligned(8 * (size_t)n), P->diwq = aligned(8 * (size_t)n);
@@ -1883,7 +1887,7 @@ TARGET static void NAME(settle)(const Prime *P, word *a, const word *pending, ui
     EACH(P) STORE(&a[i], NAME(canonical)(SUB(NAME(product)(LOAD(&a[i]), f, p, pinv), LOAD(&pending[i])), p, pinv));
 }
 
-TARGET INLINE void NAME(fold_with)(const Prime *plain, uint64_t plain_factor, const Prime *primes, const uint64_t *factors, const int count, word *const *d, const word *x, const Fold how) {
+TARGET INLINE void NAME(fold_loosely)(const Prime *plain, uint64_t plain_factor, const Prime *primes, const uint64_t *factors, const int count, word *const *d, const word *x, const Fold how, const int loose) {
     vec t = ALL(plain->dp), tinv = ALL(plain->pinv), g = ALL(balanced(plain_factor, plain->p)), f[MAX_PRIMES];
     for (int j = 0; j < count; j++) f[j] = ALL(balanced(factors[j], primes[j].p));
     EACH(plain) {
@@ -1891,10 +1895,18 @@ TARGET INLINE void NAME(fold_with)(const Prime *plain, uint64_t plain_factor, co
         for (int j = 0; j < count; j++) {
             MODULUS(&primes[j]);
             vec v = how == DROPPED ? ADD(from, LOAD(&d[j][i])) : from;
-            v = NAME(near)(ADD(NAME(product)(v, f[j], p, pinv), k), p, pinv);
+            v = ADD(NAME(product)(v, f[j], p, pinv), k);
+            if (!loose) v = NAME(near)(v, p, pinv);
             STORE(&d[j][i], how == SPECIAL ? NAME(near)(ADD(LOAD(&d[j][i]), v), p, pinv) : v);
         }
     }
+}
+
+TARGET INLINE void NAME(fold_with)(const Prime *plain, uint64_t plain_factor, const Prime *primes, const uint64_t *factors, const int count, word *const *d, const word *x, const Fold how) {
+    int loose = 1;
+    for (int j = 0; j < count; j++) loose &= primes[j].loose;
+    if (loose) NAME(fold_loosely)(plain, plain_factor, primes, factors, count, d, x, how, 1);
+    else NAME(fold_loosely)(plain, plain_factor, primes, factors, count, d, x, how, 0);
 }
 
 TARGET static void NAME(fold)(const Prime *plain, uint64_t plain_factor, const Prime *primes, const uint64_t *factors, int count, word *const *d, const word *x, Fold how) {
@@ -2013,7 +2025,7 @@ TARGET INLINE void NAME(forward_four)(double *a, const double *src, int quarter,
 }
 
 /* The stages inside vectors, on blocks of LANES coefficients that begin at `node` in the order of the twiddles. */
-TARGET INLINE void NAME(forward_tail)(const double *a, double *out, int length, const double *w, const double *wq, size_t node, vec p, vec pinv, int subtract, const word *soon, size_t n) {
+TARGET INLINE void NAME(forward_tail)(const double *a, double *out, int length, const double *w, const double *wq, size_t node, vec p, vec pinv, int subtract, const int loose, const word *soon, size_t n) {
     for (int i = 0; i < length; i += 2 * LANES, node += 2) {
         if (soon)
             for (int j = 0; j < 2 * LANES; j += 8) SOON(soon + i + j), SOON(soon + n + i + j);
@@ -2036,15 +2048,15 @@ TARGET INLINE void NAME(forward_tail)(const double *a, double *out, int length, 
         x = HALVES_U(u, v), y = HALVES_V(u, v);
 #endif
         if (subtract) x = SUB(LOAD(out + i), x), y = SUB(LOAD(out + i + LANES), y);
-        STORE(out + i, NAME(near)(x, p, pinv));
-        STORE(out + i + LANES, NAME(near)(y, p, pinv));
+        if (!loose) x = NAME(near)(x, p, pinv), y = NAME(near)(y, p, pinv);
+        STORE(out + i, x), STORE(out + i + LANES, y);
     }
 }
 
-TARGET INLINE void NAME(begin_with)(const Prime *P, double *a, const double *src, const int tight) {
+TARGET INLINE void NAME(begin_with)(const Prime *P, double *a, const double *src, const int tight, const int loose) {
     MODULUS(P);
     int quarter = P->n / 4;
-    NAME(forward_four)(a, src, quarter, P->dw, P->dwq, 1, p, pinv, 0, 1);
+    NAME(forward_four)(a, src, quarter, P->dw, P->dwq, 1, p, pinv, 0, !loose);
     for (size_t part = 0; part < 4; part++) {
         double *b = a + part * (size_t)quarter;
         NAME(forward_four)(b, b, quarter / 4, P->dw, P->dwq, 4 + part, p, pinv, tight, 0);
@@ -2052,13 +2064,15 @@ TARGET INLINE void NAME(begin_with)(const Prime *P, double *a, const double *src
 }
 
 TARGET static void NAME(begin)(const Prime *P, word *buf, const word *src) {
-    if (P->tight_forward)
-        NAME(begin_with)(P, &buf->d, &src->d, 1);
+    if (P->loose)
+        NAME(begin_with)(P, &buf->d, &src->d, 0, 1);
+    else if (P->tight_forward)
+        NAME(begin_with)(P, &buf->d, &src->d, 1, 0);
     else
-        NAME(begin_with)(P, &buf->d, &src->d, 0);
+        NAME(begin_with)(P, &buf->d, &src->d, 0, 0);
 }
 
-TARGET INLINE void NAME(finish_with)(const Prime *P, double *a, double *out, int part, int subtract, const int tight, const word *soon) {
+TARGET INLINE void NAME(finish_with)(const Prime *P, double *a, double *out, int part, int subtract, const int tight, const int loose, const word *soon) {
     MODULUS(P);
     const double *w = P->dw, *wq = P->dwq;
     int each = P->n / PARTS, length = each, left = P->logn - 4 - TAIL;
@@ -2079,14 +2093,16 @@ TARGET INLINE void NAME(finish_with)(const Prime *P, double *a, double *out, int
             double *c = b + block * (size_t)length;
             NAME(forward_four)(c, c, length / 4, w, wq, node + block, p, pinv, tight, 0);
         }
-    NAME(forward_tail)(b, out + first, each, w, wq, node, p, pinv, subtract, soon, APART(P->n));
+    NAME(forward_tail)(b, out + first, each, w, wq, node, p, pinv, subtract, loose, soon, APART(P->n));
 }
 
 TARGET static void NAME(finish)(const Prime *P, word *buf, word *out, int part, int subtract, const word *soon) {
-    if (P->tight_forward)
-        NAME(finish_with)(P, &buf->d, &out->d, part, subtract, 1, soon);
+    if (P->loose && !subtract)
+        NAME(finish_with)(P, &buf->d, &out->d, part, 0, 0, 1, soon);
+    else if (P->tight_forward)
+        NAME(finish_with)(P, &buf->d, &out->d, part, subtract, 1, 0, soon);
     else
-        NAME(finish_with)(P, &buf->d, &out->d, part, subtract, 0, soon);
+        NAME(finish_with)(P, &buf->d, &out->d, part, subtract, 0, 0, soon);
 }
 
 TARGET INLINE void NAME(inverse_head)(double *a, const double *src, int raw, int length, const double *w, const double *wq, size_t node, vec p, vec pinv, const int tight) {

@@ -36,6 +36,7 @@ ONES = (1, "one")  #: the number and the purpose of what is 1 in every row
 #: Identifies a column (by its name) or a given total (by the name of its packs, and its number).
 Key = str | tuple[str, int]
 _SHOWN_TERMS = 5  # of a sum, when it is printed
+_MANY_OUTPUTS = 16  # whose order is kept: walks from a few are short
 
 
 class Expression:
@@ -435,7 +436,18 @@ N = TypeVar("N", bound=Node)
 
 
 def in_order(outputs: Iterable[N]) -> Iterator[N]:
-    """Yield each node that the outputs need once, after its args."""
+    """Return each node that the outputs need once, after its args."""
+    outputs = tuple(outputs)
+    return _walk(outputs) if len(outputs) < _MANY_OUTPUTS else iter(_order_of(outputs))
+
+
+# The passes of compiling walk over the same outputs up to seven times.
+@lru_cache(maxsize=8)
+def _order_of(outputs: tuple[N, ...]) -> tuple[N, ...]:
+    return tuple(_walk(outputs))
+
+
+def _walk(outputs: Iterable[N]) -> Iterator[N]:
     # This is the inner loop of compiling, so leaves never go onto the stack.
     seen: set[N] = set()
     for output in outputs:
@@ -458,8 +470,13 @@ def in_order(outputs: Iterable[N]) -> Iterator[N]:
 
 
 def column_names(outputs: Iterable[Expression]) -> list[str]:
-    """Return the columns that the outputs need."""
-    return [node.data for node in in_order(outputs) if node.op == COLUMN]
+    """Return the columns that the outputs need; those of the latest outputs are cached."""
+    return list(_column_names(tuple(outputs)))
+
+
+@lru_cache(maxsize=8)
+def _column_names(outputs: tuple[Expression, ...]) -> tuple[str, ...]:
+    return tuple(node.data for node in in_order(outputs) if node.op == COLUMN)
 
 
 def totals_of(outputs: Iterable[Expression]) -> dict[Key, tuple[str, int]]:

@@ -10,7 +10,7 @@ import copy
 import inspect
 import reprlib
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
@@ -26,11 +26,10 @@ class Estimator:
     """Parameters that are stored by ``__init__`` and nothing else, as scikit-learn has them."""
 
     @classmethod
-    @cache
     def _defaults(cls) -> Mapping[str, Any]:
         """Return the default of every parameter."""
-        signature = inspect.signature(cls)
-        return {name: one.default for name, one in sorted(signature.parameters.items())}
+        kind: Any = cls  # mypy: classes are hashable, but their __hash__ is that of instances
+        return _defaults_of(kind)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name."""
@@ -71,6 +70,13 @@ class Estimator:
         from sklearn.base import BaseEstimator
 
         return BaseEstimator.__sklearn_tags__(self)
+
+
+@lru_cache(maxsize=256)
+def _defaults_of(kind: type[Any]) -> Mapping[str, Any]:
+    # Cached: every question asks for its parameters many times, and a signature takes long.
+    signature = inspect.signature(kind)
+    return {name: one.default for name, one in sorted(signature.parameters.items())}
 
 
 class Classifier(Estimator):

@@ -469,20 +469,18 @@ def read_column(store: Readable, entry: BlockEntry, shape: BlockShape, column: i
 
 def read_columns(
     store: Readable, entry: BlockEntry, shape: BlockShape, key_id: str, columns: Sequence[int]
-) -> Residues:
-    """Return the ciphertexts of some columns, shape (columns, 2, primes, N); the others are not
+) -> list[Residues]:
+    """Return the ciphertexts of some columns, each of shape (2, primes, N); the others are not
     read where they are the greater part.
     """
-    if (
-        2 * len(set(columns)) > shape.n_columns
-    ):  # one large read is faster than many small ones of as many bytes
-        everything = read_block(store, entry, shape, key_id)
-        return (
-            everything
-            if list(columns) == list(range(shape.n_columns))
-            else everything[list(columns)]
-        )
-    return _read(store, entry, shape, range(shape.n_primes), range(shape.n_runs), columns)
+    n_wanted = len(set(columns))
+    if 2 * n_wanted <= shape.n_columns:
+        return list(_read(store, entry, shape, range(shape.n_primes), range(shape.n_runs), columns))
+    # One large read is faster than many small ones of as many bytes. Columns are views of it, in
+    # any order, unless they would hold much that nobody wants.
+    everything = read_block(store, entry, shape, key_id)
+    is_most = 8 * n_wanted >= 7 * shape.n_columns
+    return [everything[column] if is_most else everything[column].copy() for column in columns]
 
 
 def _read(

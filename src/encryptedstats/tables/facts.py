@@ -272,7 +272,7 @@ class StoredBlocks:
 
     def columns(self, index: int, columns: Sequence[int]) -> Sequence[Residues]:
         """Return some columns of a block, without reading more than that where it pays."""
-        return list(read_columns(self.store, self.entries[index], self.shape, self.key_id, columns))
+        return read_columns(self.store, self.entries[index], self.shape, self.key_id, columns)
 
     def pieces(
         self, index: int, columns: Sequence[int], prime: int, start: int, stop: int

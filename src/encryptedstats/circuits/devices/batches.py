@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +27,17 @@ from encryptedstats.progress import progress_bar
 
 _EXPANDED_AT_ONCE: Final = 64  # totals ...
 _EXPANDED_BYTES: Final = 64 << 20  # ... and bytes: as long as one of these is held, all are
-_NEIGHBOURS: Final = 5  # 2^5 totals are merged at a time if there is no room for all of them
+_NEIGHBOURS: Final = 5  # 2^5 totals are merged at a time if there is no room for all of them ...
+_FEW_NEIGHBOURS: Final = 3  # ... and 2^3 if there is: many threads share small groups better
 _HELD_SHARE: Final = 32  # of the memory, that they take before they are merged
 
 
 @dataclass(frozen=True)
 class Packing(ABC):
     """The operations of packing with one set of keys."""
+
+    #: Bytes of totals from which groups are merged early even if all totals have room; 0 for never.
+    early_bytes: ClassVar[int] = 0
 
     keys: PublicKeys
     workers: int
@@ -74,7 +78,8 @@ class PackMerger:
     """Collects the totals of a program and merges them into its packs.
 
     If all totals are too large to be held together, groups of neighbours are merged as soon as
-    there are many, all of them in parallel.
+    there are many, all of them in parallel. A packing whose totals lie in fresh memory asks for the
+    same from a few megabytes on: the next totals can use the memory of the merged ones again.
     """
 
     def __init__(self, program: Program, packing: Packing, memory_limit: int) -> None:
@@ -82,14 +87,16 @@ class PackMerger:
         self._totals: dict[Step, Residues] = {}
         self._merged: dict[tuple[Step, ...], Residues] = {}
         ciphertext = packing_parameters(program.parameters).ciphertext_bytes()
-        self._is_early = (
-            bool(program.packs) and ciphertext * len(program.outputs) > memory_limit // 4
-        )
-        groups = (group for pack in program.packs for group in _groups_of_neighbours(pack))
+        nbytes, early = ciphertext * len(program.outputs), packing.early_bytes
+        is_short = nbytes > memory_limit // 4
+        self._is_early = bool(program.packs) and (is_short or 0 < early < nbytes)
+        self._neighbours = _NEIGHBOURS if is_short else _FEW_NEIGHBOURS
+        groups = (group for pack in program.packs for group in self._groups_of(pack))
         self._waiting = list(dict.fromkeys(groups)) if self._is_early else []
         self._uses = Counter(step for group in self._waiting for step in group)
-        self._level = min(packing.start + _NEIGHBOURS, packing.top)
-        self._most = memory_limit // (_HELD_SHARE * ciphertext)
+        self._level = min(packing.start + self._neighbours, packing.top)
+        held = memory_limit // _HELD_SHARE
+        self._most = (min(held, early) if early else held) // ciphertext
 
     def add(self, totals: Mapping[Step, Residues]) -> None:
         """Add totals, and merge the complete groups if many totals are held."""
@@ -118,16 +125,15 @@ class PackMerger:
         self._merge_complete()
         for pack in self._program.packs:
             if self._is_early:
-                parts = [self._merged[group] for group in _groups_of_neighbours(pack)]
+                parts = [self._merged[group] for group in self._groups_of(pack)]
                 yield self._packing.merge(parts, self._level)
             else:
                 parts = [self._totals[arg] for arg in pack.args]
                 yield self._packing.merge(parts, self._packing.start)
 
-
-def _groups_of_neighbours(pack: Step) -> list[tuple[Step, ...]]:
-    size = 1 << _NEIGHBOURS
-    return [pack.args[first : first + size] for first in range(0, len(pack.args), size)]
+    def _groups_of(self, pack: Step) -> list[tuple[Step, ...]]:
+        size = 1 << self._neighbours
+        return [pack.args[first : first + size] for first in range(0, len(pack.args), size)]
 
 
 # -- expanding -------------------------------------------------------------------------------------

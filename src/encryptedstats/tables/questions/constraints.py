@@ -14,6 +14,7 @@ import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
@@ -324,7 +325,7 @@ _TYPES: Final[Mapping[str, Constraint]] = {
 _LIST: Final = re.compile(r"(list|tuple|Sequence|Names)\b")
 
 
-def constraints_of(question: type[Any]) -> dict[str, Constraint]:
+def constraints_of(question: Any) -> dict[str, Constraint]:
     """Return the constraint of every parameter of a question, or of anything else that declares
     them, in the order of its parameters.
 
@@ -332,6 +333,12 @@ def constraints_of(question: type[Any]) -> dict[str, Constraint]:
     >>> constraints_of(es.TTest)["alternative"].choices
     ('two-sided', 'less', 'greater')
     """
+    return dict(_constraints_of(question))
+
+
+@lru_cache(maxsize=256)
+def _constraints_of(question: type[Any]) -> Mapping[str, Constraint]:
+    # Cached: a question is checked several times, and a signature takes long.
     declared: dict[str, Constraint] = {}
     for base in reversed(question.__mro__):
         declared |= vars(base).get("constraints", {})

@@ -15,6 +15,7 @@ from encryptedstats.circuits.devices.batches import LowerTotals, Supplied, run_r
 from encryptedstats.circuits.devices.native.steps import (
     KernelPacking,
     NativeExecution,
+    base_below,
     kernels_of,
     lower_totals,
 )
@@ -33,6 +34,7 @@ from encryptedstats.machine import LEAST
 from encryptedstats.progress import progress_bar
 
 _KEPT_BYTES: Final = 1 << 30  # of columns that are switched once and kept
+_LOWERED_AT_ONCE: Final = 32  # totals for each thread
 _BY_STEPS: Final = StepByStep(NativeExecution, lower_totals)
 #: Returns what adds up rows in place of the kernels.
 MakeEvaluator = Callable[[Loads, int, int], SumsEvaluator]
@@ -71,8 +73,14 @@ def totals_by_tape(
 ) -> Iterator[dict[Step, Residues]]:
     """Compute outputs, some at a time and not in their order."""
     for batch, sums in _sums_by_tape(task, expanded, make_evaluator):
-        found = lower(batch, sums, task.source.keys, task.workers)
-        yield dict(zip(batch, found, strict=True))
+        # Some at a time, which are merged before the next ones need their memory; but all at once
+        # if they may share steps on totals, which every call computes.
+        is_direct = all(base_below(step, sums) in sums for step in batch)
+        at_once = _LOWERED_AT_ONCE * task.workers if is_direct else len(batch)
+        for first in range(0, len(batch), at_once):
+            some = batch[first : first + at_once]
+            found = lower(some, sums, task.source.keys, task.workers)
+            yield dict(zip(some, found, strict=True))
 
 
 def _sums_by_tape(

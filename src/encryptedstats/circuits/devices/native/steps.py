@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -169,6 +169,8 @@ def relinearised_at(step: Step, base: Step) -> int:
 
 class KernelPacking(Packing):
     """Packing on residues."""
+
+    early_bytes: ClassVar[int] = 16 << 20
 
     def merge(self, parts: Sequence[Residues], level: int, to: int | None = None) -> Residues:
         """Merge in threads."""

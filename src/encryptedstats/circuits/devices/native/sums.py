@@ -85,7 +85,7 @@ _SCRATCH: Final = (
 )  # bytes of columns of one block, all chunks: what a core can have of the last level of cache
 # Bytes of sums at a time where the columns need not be read again: less of it is not worth the
 # while, more is fresh memory.
-_SMALL_BATCH: Final = 128 << 20
+_SMALL_BATCH: Final = 64 << 20
 _PIECES: Final = 4  # of work for a thread: between them it waits for the interpreter's lock
 
 
@@ -432,7 +432,7 @@ class SumsEvaluator:
         if (
             self.keeps or self.at_points or joining
         ):  # what is kept of several chunks is more to read for every batch
-            limit = min(limit, _SMALL_BATCH * min(2, self.layout.n_chunks))
+            limit = min(limit, _SMALL_BATCH * min(4, self.layout.n_chunks))
         batches: list[list[Step]] = []
         held: set[Step] = set()
         nbytes = limit + 1
