@@ -251,8 +251,8 @@ SENTENCES: Final[dict[str, str]] = {
     "only how many people they share: name a linkage agent, and choose that",
     "intersection-of-two": "without a linkage agent two sites link their people, and both learn "
     "which they share: name an agent, or choose that they learn it",
-    "other-steps": "the Cox regressions of a study need the same time and the same factors, and the "
-    "same event: ask the other one in another study",
+    "other-steps": "the Cox regressions of a study need the same time, event and factors: ask the "
+    "other one in another study",
     "minimum-too-small": "behind every number there are 5 rows or more: give a larger number",
     "outcome-or-intercept-missing": "a formula has one outcome and an intercept: write it as in "
     "ill ~ age + sex",
