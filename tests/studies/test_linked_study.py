@@ -142,6 +142,39 @@ def test_errors_in_identifiers_lose_people_and_are_reported(share: float, tmp_pa
     assert report.to_dict()["linked_share"] == len(joined) / len(ROWS[HOSPITAL])
 
 
+@pytest.mark.parametrize("linkage", ["agent, members", "intersection"])
+def test_linked_people_are_compared_with_the_others(linkage: str, tmp_path: Path) -> None:
+    """With identifiers that are wrong more often for the old, the linked are younger."""
+    rng = np.random.default_rng(9)
+    rows = ROWS[HOSPITAL].assign(town=rng.choice(["A", "B"], len(ROWS[HOSPITAL])))
+    wrong = rng.random(len(rows)) < np.where(rows["age"] > 60, 0.8, 0.1)
+    rows.loc[wrong, "surname"] += "x"
+    made = linked_world(tmp_path, LINKAGES[linkage], questions=BAYES)
+    made.rows = {HOSPITAL: rows, REGISTRY: ROWS[REGISTRY]}
+    made.take(HOSPITAL, "link")
+    with pytest.raises(es.StudyError, check=error("no-slots")):
+        made.as_(HOSPITAL).compare_linked(rows)
+    made.run(lambda: made.as_(HOSPITAL).status().next[0][1] != "link")
+    found = made.as_(HOSPITAL).compare_linked(rows)
+    linked = rows["surname"].isin(JOINED["surname"])
+    one, other = rows[linked], rows[~linked]
+    assert list(found.loc[("people", ""), ["linked", "unlinked"]]) == [len(one), len(other)]
+    age = found.loc[("age", "mean")]
+    assert (age["linked"], age["unlinked"]) == (one["age"].mean(), other["age"].mean())
+    spread = np.sqrt((one["age"].var() + other["age"].var()) / 2)
+    assert age["difference"] == pytest.approx((one["age"].mean() - other["age"].mean()) / spread)
+    assert age["difference"] < -0.5
+    assert found.loc[("town", "A"), "linked"] == (one["town"] == "A").mean()
+    assert not found.index.get_level_values(0).isin(KEYS).any()
+
+
+def test_nobody_is_compared_where_sites_learn_only_how_many_are_linked(tmp_path: Path) -> None:
+    made = linked_world(tmp_path, LINKAGES["agent"], questions=BAYES)
+    made.run(lambda: made.created.status().to_dict()["linked"] is not None)
+    with pytest.raises(es.StudyError, check=error("members-unknown")):
+        made.as_(HOSPITAL).compare_linked(ROWS[HOSPITAL])
+
+
 def test_status_says_who_links_next(tmp_path: Path) -> None:
     made = linked_world(tmp_path, LINKAGES["agent"], questions=BAYES)
     assert made.steps() == [(HOSPITAL, "link")]

@@ -35,6 +35,7 @@ from encryptedstats.studies.identifiers import (
 from encryptedstats.studies.intersection import CommutingKey, split_points
 from encryptedstats.studies.linkage import LINKED, Linkage, own_site_schema, place_rows
 from encryptedstats.studies.parties import AGENT, SITE
+from encryptedstats.studies.representativeness import compare_linked
 from encryptedstats.studies.transcript import Message, StudyState, message
 from encryptedstats.tables import Schema, Table
 from encryptedstats.tables.rows.frames import missing_masks
@@ -250,6 +251,21 @@ def find_own_people(study: Study, rows: pd.DataFrame, on: Sequence[str], duplica
     linkage, me = _linkage_of(study), study._as(SITE, "link people").name
     rows = rows[_is_complete(rows, own_site_schema(study.schema, linkage.positions(me)))]
     return find_people(rows, on, linkage.identifiers, duplicates)
+
+
+def compare_own_people(study: Study, rows: pd.DataFrame) -> pd.DataFrame:
+    """Compare this site's linked people with its others: see :meth:`Study.compare_linked`."""
+    linkage = _linkage_of(study)
+    study._as(SITE, "compare people")
+    if linkage.multiplies:
+        raise StudyError(
+            "in this study no site learns which of its people are linked, only how many: "
+            "es.Linkage(..., reveals='members') tells them",
+            code="members-unknown",
+        )
+    rows, people, slots = _place_people(study, rows)
+    on = _read_home(study).rule.on
+    return compare_linked(rows.iloc[people.rows], slots != _NO_SLOT, on)
 
 
 def report(study: Study) -> LinkReport | None:
@@ -520,21 +536,29 @@ def _read_tokens(study: Study, links: Links, site: str) -> list[bytes]:
 
 def place_own_rows(study: Study, rows: pd.DataFrame) -> Table:
     """Return the table of this site's people, each in its slot; refuse small cells."""
-    linkage, state, me = _linkage_of(study), study.state(), study.me.name
-    if not has_slots(state):
-        raise StudyError(
-            "people are not linked yet: the status says who has to do what", code="no-slots"
-        )
-    schema = own_site_schema(study.schema, linkage.positions(me))
-    rows = rows[_is_complete(rows, schema)]
-    rule = _read_home(study).rule
-    people = find_people(rows, rule.on, linkage.identifiers, rule.duplicates)
-    slots = _slots_of(study, people)
+    state, me = study.state(), study.me.name
+    schema = own_site_schema(study.schema, _linkage_of(study).positions(me))
+    rows, people, slots = _place_people(study, rows)
     seated = slots != _NO_SLOT
     chosen = rows.iloc[people.rows[seated]].assign(**{LINKED: "yes"})
     table = schema.table(chosen, slots=study.document.parameters.slots)
     check_cells(study.document, me, table)
     return place_rows(table, slots[seated], links_of(state).n_slots)
+
+
+def _place_people(
+    study: Study, rows: pd.DataFrame
+) -> tuple[pd.DataFrame, People, NDArray[np.int64]]:
+    """Return the complete rows of this site, the people whom they name, and the slot of each."""
+    linkage = _linkage_of(study)
+    if not has_slots(study.state()):
+        raise StudyError(
+            "people are not linked yet: the status says who has to do what", code="no-slots"
+        )
+    rows = rows[_is_complete(rows, own_site_schema(study.schema, linkage.positions(study.me.name)))]
+    rule = _read_home(study).rule
+    people = find_people(rows, rule.on, linkage.identifiers, rule.duplicates)
+    return rows, people, _slots_of(study, people)
 
 
 def _is_complete(rows: pd.DataFrame, schema: Schema) -> NDArray[np.bool_]:

@@ -680,6 +680,27 @@ class Study:
             return linking.find_own_people(self, rows, on, duplicates).report
         return linking.link(self, rows, on, duplicates)
 
+    def compare_linked(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Compare the people of this site who are linked with those who are not; send nothing.
+
+        Parameters
+        ----------
+        rows : DataFrame
+            The rows that were linked, with any columns.
+
+        Returns
+        -------
+        DataFrame
+            By column and level, the mean or share among linked and unlinked people, and their
+            difference in standard deviations. Texts of more than 20 levels are left out.
+
+        Raises
+        ------
+        StudyError
+            If no site learns which of its people are linked (``reveals="size"``), or not yet.
+        """
+        return linking.compare_own_people(self, rows)
+
     def identifier_columns(self) -> list[str]:
         """Return the columns by which this site has linked its people."""
         return linking.identifier_columns(self)
