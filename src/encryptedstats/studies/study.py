@@ -1192,10 +1192,11 @@ class Study:
 
 
 def _refuse_remains(identity: str | os.PathLike[str]) -> None:
-    """Refuse a new identity beside what another one has seen and sent: it would be taken for its
-    own.
+    """Refuse a new identity beside what another one has sent: it would be taken for its own.
+
+    What another one has seen may be of a call that was interrupted before the identity was there.
     """
-    for suffix in (_SEEN, _SENT, _STAGED):
+    for suffix in (_SENT, _STAGED):
         kept = os.fspath(identity) + suffix
         if object_exists(kept) or Path(kept).is_dir():
             raise StudyError(
