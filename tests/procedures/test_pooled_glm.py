@@ -356,7 +356,7 @@ def test_few_rows_of_a_class_are_refused() -> None:
 
 
 def test_more_numbers_than_rows_allow_are_refused() -> None:
-    with pytest.raises(es.DisclosureError, check=error("too-few-rows")):
+    with pytest.raises(es.DisclosureError, check=error("too-few-rows-for-rounds")):
         es.PooledGLM("ill ~ age").run(at_sites(schema_of(cohort()), cohort()), limits=RowLimits())
 
 

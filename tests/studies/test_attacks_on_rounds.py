@@ -278,11 +278,11 @@ def run_powers(folder: Path) -> tuple[Rounds, dict[str, Any]]:
 
 def test_more_numbers_than_rows_carry_are_not_opened(tmp_path: Path) -> None:
     """The document plans for many rows, and the sites have six: nothing but this is opened."""
-    with pytest.raises(es.DisclosureError, check=error("too-few-rows", 10)):
+    with pytest.raises(es.DisclosureError, check=error("too-few-rows-for-rounds", 10)):
         in_rounds(tmp_path / "refused", {"powers": Powers()}, n_rows=6)
     made, found = run_powers(tmp_path / "w")
     assert found == {}
-    assert stops(made, "powers") == {"too-few-rows"}
+    assert stops(made, "powers") == {"too-few-rows-for-rounds"}
     assert len(es.Study(made.url).state().runs["powers"].sums) == 1
 
 

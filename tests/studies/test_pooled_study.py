@@ -91,7 +91,9 @@ def test_a_plan_says_how_many_rows_a_study_needs(tmp_path: Path) -> None:
     assert plan.n_rows == 10 * plan.n_opened
     assert f"at least {plan.n_rows:,} of all sites together" in str(plan)
     asked = {"fit": LOGISTIC}
-    with pytest.raises(es.DisclosureError, check=error("too-few-rows", f"{plan.n_rows:,} of all")):
+    with pytest.raises(
+        es.DisclosureError, check=error("too-few-rows-for-rounds", f"{plan.n_rows:,} of all")
+    ):
         in_rounds(tmp_path / "refused", asked, schema=SCHEMA, n_rows=plan.n_rows - 1)
     made = in_rounds(tmp_path / "w", asked, schema=SCHEMA, n_rows=plan.n_rows)
     assert made.created.document.rows_needed == plan.n_rows
@@ -102,7 +104,7 @@ def test_too_few_rows_are_refused_with_what_would_do(tmp_path: Path) -> None:
     clusters = es.PooledKMeans(2, ["age", "dose"], max_iterations=2)
     schema = es.Schema.infer(FRAME, target="ill", numbers="keep")
     rows = LOGISTIC.plan(schema).n_rows + clusters.plan(schema).n_rows - 300
-    with pytest.raises(es.DisclosureError, check=error("too-few-rows")) as refused:
+    with pytest.raises(es.DisclosureError, check=error("too-few-rows-for-rounds")) as refused:
         in_rounds(tmp_path / "refused", {"a": LOGISTIC, "b": clusters}, schema=schema, n_rows=rows)
     found = re.search(r"PooledGLM with max_iterations=(\d+) in place of 8", str(refused.value))
     assert found is not None

@@ -52,7 +52,7 @@ def test_sites_of_a_simulation_give_what_one_table_gives() -> None:
 
 def test_limits_hold_in_a_simulation() -> None:
     Spread().run(tables(), limits=RowLimits())
-    with pytest.raises(es.DisclosureError, check=error("too-few-rows", "180")):
+    with pytest.raises(es.DisclosureError, check=error("too-few-rows-for-rounds", "180")):
         Spread().run(tables(), limits=RowLimits(per_number=31))
     with pytest.raises(es.DisclosureError, check=error("too-many-parameters")):
         Spread().run(tables(), limits=RowLimits(per_parameter=181))

@@ -165,6 +165,8 @@ SENTENCES: Final[dict[str, str]] = {
     "table-too-large": "these columns together have too many levels: leave a column out, or join "
     "rare levels in the step Columns",
     "too-few-folds": "cross-validation needs two parts of the rows at least",
+    "too-few-rows-for-rounds": "{head}, and ten rows are needed for each: ask for fewer rounds or "
+    "variables, or plan for more rows",
     "too-few-rows": "there are too few rows for this question: ask it of fewer columns",
     "tukey-needs-equal-variances": "Tukey's adjustment is for groups with equal variances: choose "
     "another adjustment, or assume equal variances",

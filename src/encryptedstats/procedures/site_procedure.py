@@ -450,7 +450,7 @@ def check_rows(
             f"{plural(n_rows, 'row')}, and all rounds of the study open up to {n_opened:,} "
             f"numbers: there must be {limits.per_number} rows for each, {needed:,} of all sites "
             f"together. {_say_how_to_open_less(procedure, schema, spare)}",
-            code="too-few-rows",
+            code="too-few-rows-for-rounds",
         )
     n_parameters = procedure.n_parameters(schema)
     needed = limits.per_parameter * n_parameters
