@@ -17,7 +17,13 @@ import pytest
 from desk_helpers import PASSPHRASE, Page, patients
 
 import encryptedstats as es
-from encryptedstats.app.steps.studies import Studies, StudyDesk, _with_names
+from encryptedstats.app.steps.studies import (
+    JoinedStudy,
+    Studies,
+    StudyDesk,
+    _file_in,
+    _with_names,
+)
 from encryptedstats.app.tasks import StudyTask
 
 PEOPLE = patients(220)[["patient", "smoker", "ill"]]
@@ -224,6 +230,19 @@ def test_questions_are_shown_with_the_names_of_columns() -> None:
     schema = es.Schema.infer(frame, target=r"ill\1")
     shown = _with_names("formula: class ~ v0 + v1; levels: v12", schema)
     assert shown == r"formula: ill\1 ~ class of v1 + age; levels: v12"
+
+
+def test_excel_files_of_one_name_stay_two(tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl")
+    place = StudyDesk(tmp_path / "kept", JoinedStudy(url="s3://nowhere/study"))
+    place.folder.mkdir()
+    form = {}
+    for name, value in (("rows", 1), ("new", 2)):
+        (tmp_path / name).mkdir()
+        pd.DataFrame({"age": [value]}).to_excel(tmp_path / name / "people.xlsx", index=False)
+        form[name] = str(tmp_path / name / "people.xlsx")
+    files = [_file_in(place, form, name) for name in ("rows", "new")]
+    assert [pd.read_csv(file)["age"].tolist() for file in files if file] == [[1], [2]]
 
 
 def test_rows_to_predict_go_with_the_others(tmp_path: Path) -> None:

@@ -431,7 +431,8 @@ def _file_in(place: StudyDesk, form: dict[str, str], name: str) -> Path | None:
     path = Path(form[name]).expanduser()
     if not path.is_absolute() or not path.is_file():
         raise Refused(f"{path} is no file: give its full path", code="no-such-file")
-    return columns.as_csv(path, place.folder / "data")
+    # A folder for each field: two Excel files of one name would be one.
+    return columns.as_csv(path, place.folder / f"data-{name}")
 
 
 def _run(place: StudyDesk, task: StudyTask, form: dict[str, str], work: Work) -> None:
