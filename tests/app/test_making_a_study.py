@@ -173,6 +173,7 @@ def test_bounds_and_levels_of_other_sites(draft: Page, rows: Path, tmp_path: Pat
         ({"url": "shared"}, "full path"),
         ({"rows": ""}, "the most rows of all sites"),
         ({"rows": "30"}, "fewer rounds or variables"),
+        ({"rows": "700"}, "max iterations"),
         ({"sites": "north"}, "two sites or more"),
         ({"sites": "north south"}, "3 or more"),
         ({"sites": "north, north, south"}, "each with a name of its own"),

@@ -5,6 +5,7 @@ the worker and the linkage agent use the library.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,13 @@ import pytest
 from desk_helpers import PASSPHRASE, Page, patients
 
 import encryptedstats as es
-from encryptedstats.app.steps.studies import Studies, StudyDesk
+from encryptedstats.app.steps.studies import (
+    JoinedStudy,
+    Studies,
+    StudyDesk,
+    _file_in,
+    _with_names,
+)
 from encryptedstats.app.tasks import StudyTask
 
 PEOPLE = patients(220)[["patient", "smoker", "ill"]]
@@ -25,6 +32,16 @@ ROWS = {
     "registry": PEOPLE.iloc[40:].sample(frac=1, random_state=1)[["patient", "ill"]],
 }
 SCHEMA = es.Schema.infer(PEOPLE.drop(columns="patient"), target="ill")
+
+STUDY: dict[str, Any] = {
+    "schema": SCHEMA,
+    "questions": {"bayes": es.MultinomialNB()},
+    "n_rows": 400,
+    "sites": ["hospital", "registry"],
+    "worker": "centre",
+    "receiver": "board",
+    "linkage": es.Linkage({"hospital": ["smoker"], "registry": ["ill"]}, ["code"], agent="office"),
+}
 
 
 @dataclass
@@ -66,16 +83,7 @@ def new_page(folder: Path, shared: Path) -> tuple[Page, str]:
 
 @pytest.fixture
 def made(tmp_path: Path) -> es.Study:
-    return es.Study.create(
-        tmp_path / "shared",
-        schema=SCHEMA,
-        questions={"bayes": es.MultinomialNB()},
-        n_rows=400,
-        sites=["hospital", "registry"],
-        worker="centre",
-        receiver="board",
-        linkage=es.Linkage({"hospital": ["smoker"], "registry": ["ill"]}, ["code"], agent="office"),
-    )
+    return es.Study.create(tmp_path / "shared", **STUDY)
 
 
 def joined(made: es.Study, folder: Path) -> tuple[dict[str, Party], dict[str, es.Study]]:
@@ -198,6 +206,43 @@ def test_only_a_study_is_taken_and_only_the_owner_may(made: es.Study, tmp_path: 
     state = next((tmp_path / "home" / "studies").glob("*/study.json"))
     assert f"{state.stat().st_mode & 0o777:o}" == "600"
     assert made.invitations["hospital"] not in state.read_text()
+
+
+def test_a_study_that_was_created_again_is_another_one(made: es.Study, tmp_path: Path) -> None:
+    page, url = new_page(tmp_path / "board", Path(made.url))
+    former = Party("board", page, url)
+    words = {"passphrase": PASSPHRASE, "again": PASSPHRASE}
+    former.post("join", invitation=made.invitations["board"], **words)
+    shutil.rmtree(made.url)
+    again = es.Study.create(made.url, **STUDY)
+    invited = {"invitation": again.invitations["board"], **words}
+    assert "add it as a new one under Studies" in former.post("join", 422, **invited)
+    answer = page.client.post("/studies", data={"url": str(made.url)})
+    other = Party("board", page, answer.url.path)
+    assert other.url != former.url
+    other.post("join", **invited)
+    assert "board" in es.Study(made.url).state().parties
+    assert page.client.post("/studies", data={"url": str(made.url)}).url.path == other.url
+
+
+def test_questions_are_shown_with_the_names_of_columns() -> None:
+    frame = pd.DataFrame({"class of v1": [1, 2, 1], "age": [1, 2, 2], r"ill\1": [0, 1, 1]})
+    schema = es.Schema.infer(frame, target=r"ill\1")
+    shown = _with_names("formula: class ~ v0 + v1; levels: v12", schema)
+    assert shown == r"formula: ill\1 ~ class of v1 + age; levels: v12"
+
+
+def test_excel_files_of_one_name_stay_two(tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl")
+    place = StudyDesk(tmp_path / "kept", JoinedStudy(url="s3://nowhere/study"))
+    place.folder.mkdir()
+    form = {}
+    for name, value in (("rows", 1), ("new", 2)):
+        (tmp_path / name).mkdir()
+        pd.DataFrame({"age": [value]}).to_excel(tmp_path / name / "people.xlsx", index=False)
+        form[name] = str(tmp_path / name / "people.xlsx")
+    files = [_file_in(place, form, name) for name in ("rows", "new")]
+    assert [pd.read_csv(file)["age"].tolist() for file in files if file] == [[1], [2]]
 
 
 def test_rows_to_predict_go_with_the_others(tmp_path: Path) -> None:

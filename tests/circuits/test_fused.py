@@ -389,6 +389,44 @@ def test_extreme_residues(level: str, bits: tuple[int, ...], extreme: tuple[int,
             np.testing.assert_array_equal(found[total], expected[total], err_msg=repr(total))
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("bits", [(50, 50), (44, 44), (47, 47)])
+def test_sums_of_many_residues_of_one_sign(level: str, bits: tuple[int, ...]) -> None:
+    """As far from 0 as residues and products are: as many terms as are added up before they are
+    reduced, of several sizes, and what is left over after three splits.
+    """
+    parameters, names = insecure("bgv", 4000, bits), ["x", *(f"c{k}" for k in range(27))]
+    columns = {}
+    for place, name in enumerate(names):
+        residues = np.empty((2, len(parameters.data_moduli), SLOTS), dtype=np.uint64)
+        for prime, p in enumerate(parameters.data_moduli):
+            # (p - 1) / 2 in the first half, and -(p - 1) / 2 in the second; what others are
+            # multiplied by has both signs.
+            residues[:, prime] = np.repeat([p // 2, p // 2 + 1], SLOTS // 2)
+            residues[1, prime] = np.roll(residues[1, prime], place % 2)
+        columns[name] = [residues] * 16  # as many chunks as are added up before they are reduced
+    source, (x, *others) = Crafted(parameters, columns), map(column, names)
+    lefts = []
+    for name in others[:24]:
+        left = name
+        for by in others[24:]:
+            left = left - left * by
+        lefts.append(left)
+    plain = linear([(1, name) for name in others])
+    rows = [
+        plain,
+        linear([(1, name) for name in reversed(others)] + [(-1, x), (2, x * x)], -1),
+        linear([(1, left) for left in lefts] + [(1, x)]),
+        linear([(1, x), *((1, left * x) for left in lefts), (3, x * x)]),
+        *lefts,
+        plain * lefts[0],
+    ]
+    expected = source.sums([row.total() for row in rows])
+    found = fused_sums(list(expected), source, level=level, block=1000)
+    for total in expected:
+        np.testing.assert_array_equal(found[total], expected[total], err_msg=repr(total)[:200])
+
+
 def polynomials(node: Expression) -> int:
     """How many a ciphertext has that nothing was relinearised for."""
     sizes = fold(

@@ -27,6 +27,7 @@ from study_samples import killed_at
 from test_study_kills import until_done
 
 import encryptedstats as es
+from encryptedstats.studies.representativeness import compare_linked
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -166,6 +167,20 @@ def test_linked_people_are_compared_with_the_others(linkage: str, tmp_path: Path
     assert age["difference"] < -0.5
     assert found.loc[("town", "A"), "linked"] == (one["town"] == "A").mean()
     assert not found.index.get_level_values(0).isin(KEYS).any()
+
+
+@pytest.mark.parametrize("n_unlinked", [0, 1])
+@pytest.mark.parametrize("kind", ["int64", "Int64", "Float64"])
+def test_where_nearly_everybody_is_linked_there_is_no_difference(
+    kind: str, n_unlinked: int
+) -> None:
+    rows = pd.DataFrame({"age": pd.array([30, 40, 50], dtype=kind), "sex": list("ffm")})
+    found = compare_linked(rows, np.arange(3) < 3 - n_unlinked, [])
+    assert found.loc[("people", ""), "unlinked"] == n_unlinked
+    age = found.loc[("age", "mean")]
+    assert age["linked"] == rows["age"][: 3 - n_unlinked].mean()
+    assert np.isnan(age["unlinked"]) == (n_unlinked == 0)
+    assert np.isnan(age["difference"])
 
 
 def test_nobody_is_compared_where_sites_learn_only_how_many_are_linked(tmp_path: Path) -> None:

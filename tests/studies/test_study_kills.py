@@ -87,6 +87,19 @@ def test_killed_once_at_each_step(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_at_every_write_of_joining(tmp_path: Path, after: bool) -> None:
+    """Whoever joins again goes on with the same file, whether or not an identity is in it."""
+    made = world(tmp_path / "w")
+    code, identity = made.created.invitations["north"], made.identity("north")
+    kills = until_done(
+        lambda: es.Study.join(made.url, code, identity), lambda write: True, after=after
+    )
+    assert kills >= 3  # what was seen, the identity, the message
+    assert made.as_("north").me.name == "north"
+    assert list(es.Study(made.url).state().parties) == ["north"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("key", ["one holder", "escrow"])

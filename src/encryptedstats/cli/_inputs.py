@@ -49,11 +49,11 @@ def nature(place: str | Path) -> str:
         return load_file(address).kind
     path = Path(address)
     if path.is_dir():
-        from encryptedstats.procedures.folder import is_run  # which loads what runs procedures
-
         for name, kind in ((MANIFEST, TABLE_KIND), (DRAFT, DRAFT_KIND)):
             if (path / name).exists():
                 return kind
+        from encryptedstats.procedures.folder import is_run  # which loads what runs procedures
+
         return RUN if is_run(path) else FOLDER
     if path.exists() and not path.is_file():  # bytes read from a pipe would be missing later
         return OTHER

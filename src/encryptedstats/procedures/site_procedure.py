@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from encryptedstats.errors import (
     ArgumentError,
     ArgumentTypeError,
+    Cure,
     DisclosureError,
     FileFormatError,
     ParameterError,
@@ -449,7 +450,8 @@ def check_rows(
         raise DisclosureError(
             f"{plural(n_rows, 'row')}, and all rounds of the study open up to {n_opened:,} "
             f"numbers: there must be {limits.per_number} rows for each, {needed:,} of all sites "
-            f"together. {_say_how_to_open_less(procedure, schema, spare)}",
+            "together. ",
+            *_say_how_to_open_less(procedure, schema, spare),
             code="too-few-rows-for-rounds",
         )
     n_parameters = procedure.n_parameters(schema)
@@ -469,15 +471,17 @@ def _parameter_of_rounds(procedure: SiteProcedure) -> str:
     return next((name for name in _ROUNDS if name in known), "")
 
 
-def _say_how_to_open_less(procedure: SiteProcedure, schema: PublicSchema, most: int) -> str:
+def _say_how_to_open_less(
+    procedure: SiteProcedure, schema: PublicSchema, most: int
+) -> tuple[str | Cure, ...]:
     """Say which parameter leaves at most so many numbers to open, if one does."""
     name = _parameter_of_rounds(procedure)
     now = getattr(procedure, name) if name else 1
     for value in range(now - 1, 0, -1):
         if n_opened_by(replace(procedure, **{name: value}), schema) <= most:  # type: ignore[type-var]  # is_dataclass
-            return f"{procedure.name} with {name}={value} in place of {now} opens few enough"
-    lower = f" (a lower {name}=)" if now > 1 else ""
-    return f"Ask for fewer rounds{lower} or variables"
+            cure = Cure("parameter", f"{name}={value}", {"parameter": name, "value": value})
+            return f"{procedure.name} with ", cure, f" in place of {now} opens few enough"
+    return ("Ask for fewer rounds or variables",)
 
 
 def canonical_state(state: State) -> State:

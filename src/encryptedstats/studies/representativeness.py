@@ -53,7 +53,8 @@ def _compare_column(
     name: str, linked: pd.Series, unlinked: pd.Series
 ) -> Iterator[tuple[str, str, float, float, float]]:
     if pd.api.types.is_numeric_dtype(linked) and not pd.api.types.is_bool_dtype(linked):
-        yield (name, "mean", *_standardise([linked.dropna(), unlinked.dropna()], ddof=1))
+        numbers = [one.dropna().astype(float) for one in (linked, unlinked)]
+        yield (name, "mean", *_standardise(numbers, ddof=1))
         return
     levels = sorted({*linked.dropna().unique(), *unlinked.dropna().unique()}, key=str)
     if len(levels) > _MOST_LEVELS:

@@ -243,6 +243,31 @@ class Study:
                 )
             self._remember()
 
+    def _refuse_remains(self, identity: str | os.PathLike[str]) -> None:
+        """Refuse a new identity beside what another one has seen and sent: it would be taken for
+        its own.
+        """
+        for suffix in (_SEEN, _SENT, _STAGED):
+            kept = os.fspath(identity) + suffix
+            if not (object_exists(kept) or Path(kept).is_dir()):
+                continue
+            if suffix == _SEEN and self._has_had(kept):
+                continue  # joining was interrupted, or nothing was sent that is kept at home
+            raise StudyError(
+                f"{kept} is of an identity that is no longer there, perhaps in a study that was "
+                f"created again since. {_START_OVER}",
+                code="remains-of-identity",
+            )
+
+    def _has_had(self, seen: str) -> bool:
+        """Return whether the messages of this study contain what a file of seen ones ends with."""
+        try:
+            head = read_object(seen, limit=_MAX_SEEN_BYTES).decode().strip()
+            self.transcript.check_contains(head)
+        except (FileFormatError, UnicodeDecodeError):
+            return False
+        return True
+
     def path_by_identity(self, suffix: str) -> str:
         """Return a path at home, in the folder of the identity's file."""
         if self._home is None:
@@ -424,11 +449,12 @@ class Study:
         if object_exists(identity):
             me = Identity.load(identity, passphrase)
         else:
-            _refuse_remains(identity)
+            study._refuse_remains(identity)
             me = Identity.new(study.document.id, name, study.document.reading_key(name, invited))
             # Before the identity is there, so that none is ever without it.
-            head = study.transcript.head().encode() + b"\n"
-            write_object(os.fspath(identity) + _SEEN, head, private=True)
+            if not object_exists(os.fspath(identity) + _SEEN):
+                head = study.transcript.head().encode() + b"\n"
+                write_object(os.fspath(identity) + _SEEN, head, private=True)
             me.save(identity, passphrase)
         study._become(identity, passphrase)
         if me.name != name:
@@ -1189,21 +1215,6 @@ class Study:
             f"Study({self.document.name!r} at {self.url}, {len(self.document.sites)} sites, seen "
             f"by {who})"
         )
-
-
-def _refuse_remains(identity: str | os.PathLike[str]) -> None:
-    """Refuse a new identity beside what another one has sent: it would be taken for its own.
-
-    What another one has seen may be of a call that was interrupted before the identity was there.
-    """
-    for suffix in (_SENT, _STAGED):
-        kept = os.fspath(identity) + suffix
-        if object_exists(kept) or Path(kept).is_dir():
-            raise StudyError(
-                f"{kept} is of an identity that is no longer there, perhaps in a study that was "
-                f"created again since. {_START_OVER}",
-                code="remains-of-identity",
-            )
 
 
 def _with_mode(asked: Any) -> tuple[Any, str]:

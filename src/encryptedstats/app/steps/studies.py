@@ -49,7 +49,7 @@ from encryptedstats.views import TableView, View
 router = APIRouter()
 FOLDER: Final = "studies"
 _STATE: Final = "study.json"
-_ID: Final = re.compile(r"\bv(\d+)\b")
+_ID: Final = re.compile(r"\b(?:v\d+|class)\b")
 _INVITATIONS: Final = "invitations"
 #: What a party has to do, in words; the names are the library's.
 ACTIONS: Final = {
@@ -69,11 +69,14 @@ _KEYS: Final = {
 
 
 class JoinedStudy(BaseModel):
-    """What is kept of a study here: where it lies, who this party is, and what was compared."""
+    """What is kept of a study here: where it lies, which one it is, who this party is, and what was
+    compared.
+    """
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
     url: str
+    study: str = ""
     name: str = ""
     compared: str = ""
 
@@ -205,11 +208,12 @@ class Studies:
                 "give the full path of the study's folder, or the address of its bucket",
                 code="not-a-full-path",
             )
-        es.Study(url)
+        id = es.Study(url).document.id
         for place in self.all():
-            if place.state.url == url:
+            # A study that was created again in its folder is another one, with another identity.
+            if place.state.url == url and place.state.study in ("", id):
                 return place
-        made = StudyDesk(self.home / secrets.token_hex(6), JoinedStudy(url=url))
+        made = StudyDesk(self.home / secrets.token_hex(6), JoinedStudy(url=url, study=id))
         private_folder(self.home)
         private_folder(made.folder)
         made.write()
@@ -303,7 +307,7 @@ def _describe(place: StudyDesk, document: StudyDocument, name: str) -> tuple[str
     """Return the title of a question and its parameters in words: with the names of columns for
     members who have unlocked their identity, else with v0, v1, … as in the document.
     """
-    schema = place.schema
+    schema = place.schema if place.state.study in ("", document.id) else None
     if name in document.procedures:
         asked: Any = document.procedures[name].procedure
         words = asking.describe(asked.name, asked.parameters())
@@ -316,8 +320,11 @@ def _describe(place: StudyDesk, document: StudyDocument, name: str) -> tuple[str
 
 def _with_names(words: str, schema: es.Schema) -> str:
     """Return words with names in the place of v0, v1, … and of the outcome."""
-    found = _ID.sub(lambda id_: schema.names[int(id_[1])], words)
-    return found if schema.target is None else re.sub(r"\bclass\b", schema.target, found)
+    names = {f"v{j}": name for j, name in enumerate(schema.names)}
+    if schema.target is not None:
+        names["class"] = schema.target
+    # All at once: a name may hold another id, and a level may look like one.
+    return _ID.sub(lambda id_: names.get(id_[0], id_[0]), words)
 
 
 def exclude(place: StudyDesk, site: str, why: str) -> None:
@@ -368,6 +375,12 @@ def join(place: StudyDesk, code: str, passphrase: str, again: str) -> None:
     """Make this party's keys, locked by a passphrase, and sign the document."""
     if not code:
         raise Refused("paste the invitation that you were sent", code="no-invitation")
+    if place.state.study not in ("", es.Study(place.state.url).document.id):
+        raise Refused(
+            "another study lies there since: if all have agreed on it, add it as a new one under "
+            "Studies, with your new invitation, and compare the fingerprint",
+            code="other-study",
+        )
     if not place.identity.exists():
         if passphrase != again:
             raise Refused(
@@ -375,7 +388,7 @@ def join(place: StudyDesk, code: str, passphrase: str, again: str) -> None:
             )
         check_passphrase(passphrase)
     joined = es.Study.join(place.state.url, code, place.identity, passphrase=passphrase)
-    place.state.name = joined.me.name
+    place.state.name, place.state.study = joined.me.name, joined.document.id
     place.write()
     place.keep_unlocked(joined, passphrase)
 
@@ -418,7 +431,8 @@ def _file_in(place: StudyDesk, form: dict[str, str], name: str) -> Path | None:
     path = Path(form[name]).expanduser()
     if not path.is_absolute() or not path.is_file():
         raise Refused(f"{path} is no file: give its full path", code="no-such-file")
-    return columns.as_csv(path, place.folder / "data")
+    # A folder for each field: two Excel files of one name would be one.
+    return columns.as_csv(path, place.folder / f"data-{name}")
 
 
 def _run(place: StudyDesk, task: StudyTask, form: dict[str, str], work: Work) -> None:
