@@ -114,6 +114,22 @@ def test_a_study_from_a_table(draft: Page, rows: Path, tmp_path: Path) -> None:
     assert "formula: v2 ~ v0 + v1" in locked or "~ v0 + v1" in locked
 
 
+def test_what_was_not_shown_is_not_written(draft: Page, rows: Path, tmp_path: Path) -> None:
+    """What was changed in another tab, and a study whose columns have to be looked at again."""
+    asked(draft, rows, named(TTEST, "bmi"))
+    shown = draft.post("parties", **parties(tmp_path))
+    found = re.search(r'name="revision" value="(\d+)"', shown)
+    assert found is not None
+    draft.post("parties", **parties(tmp_path, receiver="board"))
+    again = draft.post("agreement", 422, revision=found[1])
+    assert "changed in another tab" in said(again)
+    assert "board" in again
+    draft.post("questions", **named(BAYES, "bayes"))
+    assert not draft.state.columns_done
+    draft.post("agreement")
+    assert not (tmp_path / "shared").exists()
+
+
 def test_a_study_from_a_schema(draft: Page, tmp_path: Path) -> None:
     frame = patients().drop(columns="patient")
     schema = es.Schema.infer(frame, target="ill", kinds={"age": "both", "bmi": "both"})

@@ -56,6 +56,9 @@ RINGS: dict[str, tuple[int, tuple[int, ...], int]] = {
     "49 bits": (4096, (49, 49, 49), 1 << 20),
     "mixed": (2048, (50, 40, 49, 36, 48), 4000),
     "47 bits": (2048, (47,) * 4, 60_000),
+    # Coefficients of the largest prime under the largest ones that are not reduced before and after
+    # a transform.
+    "47 and 50 bits": (1024, (47, 47, 50, 47), 4000),
     "60 bits": (1024, (60, 55, 50, 60), 100_000),
     "many": (1024, (44,) * 10, 4000),
     "odd stages": (2048, (45, 45, 46), 4000),

@@ -11,10 +11,11 @@ from fastapi.responses import RedirectResponse, Response
 
 import encryptedstats as es
 from encryptedstats.app.agreeing import draft_of, make_agreement, plan_document
-from encryptedstats.app.desk import Desk
+from encryptedstats.app.desk import Desk, Refused
+from encryptedstats.app.leaving import is_reachable, next_step
 from encryptedstats.app.projects import Project
 from encryptedstats.app.steps.studies import TheStudies, who_sees
-from encryptedstats.app.web import TheDesk, TheProject, TheWeb
+from encryptedstats.app.web import SentForm, TheDesk, TheProject, TheWeb, text_in
 from encryptedstats.app.words import CORRECTABLE, in_page_words
 
 router = APIRouter()
@@ -31,9 +32,19 @@ def values(desk: Desk, project: Project, **_: Any) -> dict[str, Any]:
 
 
 @router.post("/p/{id}/agreement")
-def write(desk: TheDesk, web: TheWeb, project: TheProject, known: TheStudies) -> Response:
-    """Write the study, keep the invitations, and drop the draft."""
+def write(
+    desk: TheDesk, web: TheWeb, project: TheProject, known: TheStudies, form: SentForm
+) -> Response:
+    """Write the study that was shown, keep the invitations, and drop the draft."""
+    if not is_reachable("agreement", project.state):
+        return RedirectResponse(f"/p/{project.id}/{next_step(project.state)}", 303)
     try:
+        if text_in(form, "revision") not in ("", str(project.state.revision)):
+            raise Refused(
+                "the study was changed in another tab, so that nothing was written: read it again "
+                "as it is now",
+                code="stale-form",
+            )
         document = plan_document(desk, project)
         agreed = {**vars(make_agreement(desk, project)), "parameters": document.parameters}
         made = es.Study.create(draft_of(project).url, **agreed)
