@@ -94,6 +94,15 @@ def test_names_with_signs_of_all_sorts(tmp_path: Path) -> None:
     assert "\x1b" not in result.stdout
 
 
+def test_cut_points_and_bounds_of_dates_are_dates(tmp_path: Path) -> None:
+    seen = pd.date_range("2020-01-01", periods=40, freq="D").strftime("%Y-%m-%d")
+    pd.DataFrame({"seen": seen, "age": range(40)}).to_csv(tmp_path / "d.csv", index=False)
+    binned = done("data", "schema", tmp_path / "d.csv", "--bins", 2).stdout
+    assert "cut at 2020-01-20" in binned
+    kept = done("data", "schema", tmp_path / "d.csv", "--numbers", "keep").stdout
+    assert "1970-01-01 to " in kept
+
+
 def test_parquet(tmp_path: Path, csv: Path) -> None:
     pd.read_csv(csv).to_parquet(tmp_path / "p.parquet")
     found = [

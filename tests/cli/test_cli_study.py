@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from cli_helpers import Run
+from cli_helpers import Run, the_error
 
 import encryptedstats as es
 
@@ -62,6 +62,11 @@ def join_all(run: Run) -> None:
         joined = run("study", "join", "shared", f"sent/{name}.invitation", f"{name}.id")
         assert joined.exit_code == 0, joined.output
         assert f"You are {name} in study" in joined.stdout
+
+
+def test_a_folder_of_invitations_is_not_replaced(run: Run, place: Path) -> None:
+    Path("sent").mkdir()
+    assert "sent is a folder that exists already: give another name" in the_error(create(run))
 
 
 def together() -> es.Table:

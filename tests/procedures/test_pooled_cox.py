@@ -17,6 +17,7 @@ import encryptedstats as es
 from effort import examples
 from encryptedstats.procedures import RowLimits, SiteCourse
 from encryptedstats.procedures.pooled.risk_sets import RiskSteps, StepSums, TimeCounts, merge_times
+from encryptedstats.procedures.words import make_procedure
 from error_codes import error
 
 ASKED = es.PooledCox("week ~ age + bmi + arm", minimum=1)
@@ -70,6 +71,11 @@ def test_a_fit_over_sites_is_that_of_coxph(ties: str) -> None:
     assert found.proportionality["statistic"].tolist() == pytest.approx(proportionality, rel=1e-8)
     assert found.baseline["hazard"].iloc[:2].tolist() == pytest.approx(hazards, rel=1e-10)
     assert (found.n_events, found.n_rows, found.converged) == (145, 300, True)
+
+
+def test_a_formula_may_name_time_and_event_as_in_r() -> None:
+    asked = make_procedure(["PooledCox(Surv(week, `left`) ~ age + arm, minimum=20)"])
+    assert asked == es.PooledCox("week ~ age + arm", event="left", minimum=20)
 
 
 def by_time(frame: pd.DataFrame) -> TimeCounts:

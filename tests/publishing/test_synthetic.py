@@ -239,3 +239,20 @@ def test_what_has_no_synthetic_rows(toy: es.Owner, tmp_path: Path) -> None:
     sealed.ask(es.Pairs(), workers=1, progress=False).save(tmp_path / "pairs.enc")
     with pytest.raises(es.SchemaError, check=error("no-names")):
         toy.release(tmp_path / "pairs.enc", epsilon=1.0).synthesize()
+
+
+@one_scheme
+def test_rows_of_some_variables_are_compared_and_scored(toy: es.Owner) -> None:
+    frame = made_up()
+    known = schema_of(frame)
+    answer = toy.encrypt(known.table(frame), workers=1).ask(
+        es.Pairs(["age", "smoker"]).in_ids(known), workers=1, progress=False
+    )
+    released = toy.release(answer, schema=known, epsilon=50.0, delta=1e-6)
+    rows = released.synthesize(random_state=1)
+    assert list(rows) == ["age", "smoker", "ill"]
+    compared = released.compare_synthetic(rows).table
+    assert list(compared.index) == ["age", "smoker", "ill"]
+    assert (compared["alone"] < 0.02).all()
+    scored = released.score_synthetic(rows, frame).table["AUC"]
+    assert (scored > 0.6).all()

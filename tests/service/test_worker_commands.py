@@ -219,7 +219,7 @@ def test_a_refused_token_is_one_line(
     )
     monkeypatch.setenv("ENCRYPTEDSTATS_TOKEN", "est_wrong")
     said = run(*fit, code=1)
-    assert "refuses the token: it is missing, mistyped, expired or revoked" in said
+    assert "refuses the token: it is missing, mistyped, expired or revoked. The person who" in said
     assert "est_wrong" not in said
     monkeypatch.delenv("ENCRYPTEDSTATS_TOKEN")
     assert "there is no token" in run(*fit, code=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 
 import numpy as np
@@ -70,13 +71,17 @@ def test_duplicates_are_refused_counted_or_left_out() -> None:
     made = first.report
     assert (made.n_rows, made.n_without, made.n_duplicates, made.n_people) == (6, 2, 1, 3)
     assert made.nearly == {"name": 2, "born": 0}  # Bob and Cleo were born on one day
+    longer = replace(made, nearly={"date of birth": 0})
+    assert "differ in date of birth only 0" in str(longer)
 
 
 def test_identifiers_are_columns_of_the_rows() -> None:
     with pytest.raises(es.SchemaError, check=error("unknown-column", "nmae")):
         find_people(FRAME, ["nmae"], ["text"])
-    with pytest.raises(es.SchemaError, check=error("wrong-identifiers")):
+    with pytest.raises(es.SchemaError, check=error("wrong-identifiers", "'name' was given")):
         find_people(FRAME, ["name"], ["text", "date"])
+    with pytest.raises(es.SchemaError, check=error("wrong-identifiers", "last", "refuse, first")):
+        find_people(FRAME, ["name", "born"], ["text", "date"], "last")
     with pytest.raises(es.DataError, check=error("no-identifiers")):
         find_people(FRAME.iloc[4:], ["name", "born"], ["text", "date"])
 

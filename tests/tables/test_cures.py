@@ -137,7 +137,7 @@ def test_keys_for_fewer_rows_are_warned_of(keeper, schema, tmp_path):
     with pytest.raises(OverflowError):
         sealed.counts("before")
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    with pytest.warns(SchemaWarning, match=r"these are 7,\d+ rows|these are 6,\d+ rows") as caught:
+    with pytest.warns(SchemaWarning, match=r"these are [67],\d+ rows or more") as caught:
         keeper.encrypt_file(tmp_path / "rows.csv", narrow, tmp_path / "t")
     assert len(caught) == 1
     assert caught[0].filename == __file__

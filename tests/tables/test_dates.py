@@ -70,3 +70,10 @@ def test_dates_of_files_are_dates(tmp_path: Path) -> None:
     schema = es.Schema.infer(frame, target="ill", bins=3)
     named = replace(schema, csv=found[0])  # type: ignore[arg-type]  # as the command line does
     assert named["seen"].labels[0].startswith("(-inf, 2020-01-20")
+
+
+def test_text_where_the_schema_has_dates_is_to_be_made_dates() -> None:
+    schema = es.Schema.infer(visits(), target="ill", bins=3)
+    text = visits().assign(seen=visits()["seen"].astype(str))
+    with pytest.raises(es.SchemaError, match=r"df\['seen'\] = pd\.to_datetime\(df\['seen'\]\)"):
+        schema.table(text)

@@ -148,6 +148,8 @@ WORDS: Final[dict[str, str]] = {
     "show all classes": "the file has to show at least two",
     "read text": "correct it, or leave it empty if it is missing; if {name!r} is a category, say "
     "so in the step Columns",
+    "store encoding": "ask another question of these rows",
+    "read dates": "correct it, or leave it empty if it is missing; dates are written as 2000-12-31",
     "know a level": "correct it, or let unknown levels count as other, in the step Columns",
     "public schema": "cut points of your own, in the step Columns of a copy of the project",
     "pin the certificate": "let the person who runs the worker tell you the SHA-256 of its "

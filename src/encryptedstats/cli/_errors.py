@@ -33,6 +33,8 @@ WORDS: Final[dict[str, str]] = {
     "read text": "correct it, or leave it empty if it is missing; if {name!r} is a category, say "
     "so before anything is encrypted, "
     "data schema --column 'COLUMN kind=categorical'",
+    "store encoding": "plan and encrypt with {options}",
+    "read dates": "correct it, or leave it empty if it is missing; dates are written as 2000-12-31",
     "widen": "data schema --column 'COLUMN range=LOW:HIGH' widens them",
     "keep numbers": "data schema --column 'COLUMN digits=N' keeps numbers",
     "cut points": "--column 'COLUMN cut=X,Y,...' says where",

@@ -143,6 +143,8 @@ def _check_file(path: Path, mark: Writes) -> None:
         raise PermissionError(
             f"you may not write in the folder {path.parent}: give another, or check its permissions"
         )
+    if path.is_dir():
+        raise FileExistsError(f"{path} is a folder that exists already: give another name")
     if path.exists() and not path.is_file():
         raise FileExistsError(f"{path} is no ordinary file: give the name of a file to write")
     if not mark.over_keys and path.exists() and is_secret_key(_head(path)):

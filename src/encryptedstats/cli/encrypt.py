@@ -75,7 +75,7 @@ def encrypt_(
         typer.Option(
             metavar="ENCODING",
             help="How binned variables are stored: onehot, ordinal or centred; may be given "
-            "several times.",
+            "several times. grid stores numbers for rank tests and quantiles, beside onehot.",
         ),
     ] = [EncodingName.onehot],  # noqa: B006  Typer copies it
     whole: Annotated[

@@ -27,6 +27,7 @@ from encryptedstats.tables.rows.csv_format import CsvFormat
 from encryptedstats.tables.rows.genotypes import add_variants
 from encryptedstats.tables.rows.row_files import read_frame
 from encryptedstats.tables.schema.documents import quote
+from encryptedstats.tables.schema.variables import date_text
 from encryptedstats.views import TableView, View
 from encryptedstats.words import did_you_mean
 
@@ -376,6 +377,8 @@ def _content(variable: Variable) -> str:
         scale = 10 ** (variable.digits or 0)
         low, high = ((bound or 0) / scale for bound in (variable.low, variable.high))
         cut = f", cut at {_cut_text(variable)}" if variable.edges else ""
+        if variable.dates:
+            return f"{date_text(low)} to {date_text(high)}{cut}"
         return f"{low:g} to {high:g}, {plural(variable.digits or 0, 'decimal')}{cut}"
     if variable.levels:
         shown = list(map(str, variable.levels))
@@ -390,7 +393,8 @@ def _content(variable: Variable) -> str:
 
 
 def _cut_text(variable: Variable) -> str:
-    return ", ".join(f"{edge:.6g}" for edge in variable.edges)
+    show = date_text if variable.dates else "{:.6g}".format
+    return ", ".join(map(show, variable.edges))
 
 
 def _note(variable: Variable, rows: int | None) -> str:

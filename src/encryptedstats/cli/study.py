@@ -27,11 +27,12 @@ from encryptedstats.cli._options import (
 )
 from encryptedstats.procedures.site_procedure import MINIMUM
 from encryptedstats.procedures.words import SITE_PROCEDURES, make_procedure
+from encryptedstats.studies import linking
 from encryptedstats.tables.answers.answer import PREDICTION_KIND
 from encryptedstats.tables.answers.opened import describe_opened
 from encryptedstats.tables.answers.results import Result
 from encryptedstats.tables.questions.words import make_questions
-from encryptedstats.views import View
+from encryptedstats.views import TableView, View
 from encryptedstats.words import did_you_mean
 
 _SOURCES: Final = ("rows", "votes", "totals", "masked", "rounds")
@@ -311,19 +312,45 @@ def study_link(
     """Agree with other sites on which rows are of the same people.
 
     A site brings its rows once, of which keyed hashes are sent for the linkage agent, or points
-    that only both sites together can compare. Everything else is done without rows.
+    that only both sites together can compare. Everything else is done without rows. Once people
+    are linked, rows without --by show how your linked people differ from the others, if the study
+    has reveals=members; nothing is sent for that.
 
     Examples:
       encryptedstats study link linked clinic.csv --by surname,born --identity clinic.id
       encryptedstats study link linked --identity linker.id
+
+      # are the people who were found in both places like the others?
+      encryptedstats study link linked clinic.csv --identity clinic.id
     """
     study = _load_study(url, identity, passphrase_file)
+    if data is not None and not by and _has_linked(study):
+        _compare_linked(study, data)
+        return
     columns = [one.strip() for one in by.split(",")] if by else []
     rows = None if data is None else _read_identified(data, columns)
     report = study.link(rows, on=columns, duplicates=duplicates)
     if report is not None:
         show(View("People", notes=tuple(str(report).splitlines())))
     _print_status(study)
+
+
+def _has_linked(study: es.Study) -> bool:
+    known = linking.report(study)
+    return known is not None and known.n_linked is not None
+
+
+def _compare_linked(study: es.Study, data: Path) -> None:
+    found = study.compare_linked(_read_identified(data, study.identifier_columns()))
+    show(
+        View(
+            "Linked people and the others: means and shares",
+            tables=(TableView("", found),),
+            notes=(
+                "difference: in standard deviations; 0.1 or more is usually called an imbalance",
+            ),
+        )
+    )
 
 
 def study_add(

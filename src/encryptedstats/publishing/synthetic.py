@@ -6,13 +6,13 @@ pairs. That is post-processing of a release: it costs no privacy beyond what the
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
 from encryptedstats.errors import ParameterError, SchemaError
@@ -92,9 +92,10 @@ def compare_synthetic(release: Release, rows: pd.DataFrame) -> TableResult:
     """
     result, schema = _pairs_of(release)
     tables, names = _joint_tables(result, schema)
-    own = schema.table(rows)
+    asked = _schema_of_pairs(result, schema)
+    own = asked.table(rows)
     target = schema.target if schema.classes else None
-    at = {variable.name: j for j, variable in enumerate(schema.variables)}
+    at = {variable.name: j for j, variable in enumerate(asked.variables)}
     codes = {
         name: np.asarray(own.class_codes if name == target else own.codes_of(at[name]))
         for name in names
@@ -163,8 +164,10 @@ def score_synthetic(
     for fold, fitted in enumerate(unfitted.fit_folds(table)):
         inside = table.fold_codes == fold
         shares[inside] = fitted.predict_proba(table)[inside]
+    asked = _schema_of_pairs(result, schema)
+    drawn = AODE().fit(asked.table(rows))
     found = {
-        "synthetic rows": clone(unfitted).fit(schema.table(rows)).predict_proba(table),
+        "synthetic rows": drawn.predict_proba(asked.table(real)),
         "released counts": result.fit_classifier(AODE()).predict_proba(table),
         f"real rows, {n_folds} folds": shares,
     }
@@ -195,6 +198,12 @@ def _pairs_of(release: Release) -> tuple[PairsResult, Schema]:
             code="no-names",
         )
     return result, schema
+
+
+def _schema_of_pairs(result: PairsResult, schema: Schema) -> Schema:
+    """Return the schema of the variables that were asked for: synthetic rows have no others."""
+    positions = result.question.pair_positions(schema.public())
+    return replace(schema, variables=tuple(schema.variables[j] for j in positions))
 
 
 def _joint_tables(

@@ -126,8 +126,8 @@ class Service:
                 401,
                 "the token",
                 "it is missing, mistyped, expired or revoked",
-                "send it as 'Authorization: Bearer TOKEN'; the person who runs the worker makes "
-                "one with 'worker token STORAGE add NAME'",
+                "the person who runs the worker makes a new one with 'worker token STORAGE add "
+                "NAME'; programs send it as 'Authorization: Bearer TOKEN'",
                 {"WWW-Authenticate": "Bearer"},
             )
         if holder.role != role:

@@ -125,7 +125,7 @@ class LinkReport:
             f"duplicates           {self.n_duplicates:,}",
             f"people               {self.n_people:,}",
             *(
-                f"differ in {name} only".ljust(21) + f"{count:,}"
+                f"differ in {name} only".ljust(20) + f" {count:,}"
                 for name, count in self.nearly.items()
             ),
         ]
@@ -205,10 +205,16 @@ def find_people(
 def _check_columns(
     frame: pd.DataFrame, on: Sequence[str], kinds: Sequence[str], duplicates: str
 ) -> None:
-    if len(on) != len(kinds) or duplicates not in DUPLICATES:
+    if len(on) != len(kinds):
+        named = ", ".join(map(repr, on)) or "no column"
         raise SchemaError(
-            f"on={list(on)}, duplicates={duplicates!r}: the study links by {len(kinds)} "
-            f"identifiers ({', '.join(kinds)}), and duplicates= is one of {', '.join(DUPLICATES)}",
+            f"the study links by {len(kinds)} identifiers, in this order: "
+            f"{', '.join(kinds)}; {named} was given: name one column for each",
+            code="wrong-identifiers",
+        )
+    if duplicates not in DUPLICATES:
+        raise SchemaError(
+            f"duplicates={duplicates!r}: it is one of {', '.join(DUPLICATES)}",
             code="wrong-identifiers",
         )
     missing = [name for name in on if name not in frame.columns]

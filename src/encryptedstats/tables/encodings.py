@@ -387,6 +387,16 @@ def encoding_of(column: Column) -> Encoding:
     return find_encoding(column.encoding)
 
 
+def store_too(column: Column, encodings: Sequence[str]) -> str | Cure:
+    """Return what to do where a column would not be stored by these encodings."""
+    stored_as = encoding_of(column).stored_as
+    if stored_as is None or stored_as in encodings:
+        return "plan and encrypt with folds="
+    wanted = (*encodings, stored_as)
+    options = " ".join(f"--encoding {name}" for name in wanted)
+    return Cure("store encoding", f"plan and encrypt with encodings={wanted}", {"options": options})
+
+
 def _no_column(column: Column, why: str) -> SchemaError:
     return SchemaError(f"no column {column}: {why}", code="impossible-column")
 

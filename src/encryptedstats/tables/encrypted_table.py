@@ -57,7 +57,7 @@ from encryptedstats.tables.columns import (
     list_question_columns,
     stored_terms,
 )
-from encryptedstats.tables.encodings import Column
+from encryptedstats.tables.encodings import Column, encoding_of, store_too
 from encryptedstats.tables.facts import (
     Blocks,
     MemoryBlocks,
@@ -307,7 +307,8 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         if not self.holds(column) and stored_terms(self.schema, self.holds, column) is None:
             raise SchemaError(
                 f"column {column} was not stored when this table was encrypted: it has "
-                f"{self._described_columns()}",
+                f"{self._described_columns()}; ",
+                store_too(column, self._stored_encodings()),
                 code="column-not-stored",
             )
 
@@ -401,6 +402,11 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         Options are those of :meth:`evaluate`.
         """
         return self.evaluate(self.facts.write_circuit(question), **options)
+
+    def _stored_encodings(self) -> list[str]:
+        """Return the choices of ``encodings=`` that this table was encrypted with."""
+        chosen = (encoding_of(column).stored_as for column in self.facts.columns)
+        return list(dict.fromkeys(name for name in chosen if name is not None))
 
     def _described_columns(self) -> str:
         encodings = sorted({column.encoding for column in self.facts.columns})

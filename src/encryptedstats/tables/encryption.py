@@ -366,18 +366,24 @@ def _facts(table: Table, encryptor: Encryptor, encodings: Sequence[str]) -> Tabl
     )
 
 
-def _warns_of_many(rows: int, facts: TableFacts, stacklevel: int) -> bool:
+def _warns_of_many(
+    rows: int, facts: TableFacts, stacklevel: int, *, more_follow: bool = False
+) -> bool:
     """Warn if the keys were made for fewer rows, and return whether they were.
 
-    This comes before encrypting, which may take days.
+    This comes before encrypting, which may take days; where rows are read piece by piece, as soon
+    as there are too many.
     """
     most, exact = rows * facts.weight_bound, facts.parameters.max_value
     if most > exact:
         weighed = f" with weights up to {facts.weight_bound:,}" if facts.weight_bound > 1 else ""
+        or_more = " or more" if more_follow else ""
+        needed = "N (the number of all rows)" if more_follow else rows
         warning = SchemaWarning(
-            f"these are {rows:,} rows{weighed}: counts over them can reach {most:,}, and these "
-            f"keys are exact up to ±{exact:,}, so larger totals will be refused. Make keys with ",
-            Cure("keys for more rows", "es.Owner(es.plan(..., n_rows=...))", {"rows": rows}),
+            f"these are {rows:,} rows{or_more}{weighed}: counts over them can reach {most:,}, and "
+            f"these keys are exact up to ±{exact:,}, so larger totals will be refused. Make keys "
+            "with ",
+            Cure("keys for more rows", "es.Owner(es.plan(..., n_rows=...))", {"rows": needed}),
             ", and encrypt again",
         )
         warnings.warn(warning, stacklevel=stacklevel)
@@ -636,7 +642,10 @@ class _Job:
                     advance(entry.rows)
                     if self.total is None and not warned:
                         warned = _warns_of_many(
-                            sum(one.rows for one in entries), self.facts, stacklevel=7
+                            sum(one.rows for one in entries),
+                            self.facts,
+                            stacklevel=7,
+                            more_follow=True,
                         )
         return entries
 

@@ -40,7 +40,7 @@ from encryptedstats.tables.columns import (
     rewrite_in_stored,
     table_columns,
 )
-from encryptedstats.tables.encodings import MAX_NUMBER_BITS, Column
+from encryptedstats.tables.encodings import MAX_NUMBER_BITS, Column, store_too
 from encryptedstats.tables.questions.folds import CLASS_COUNTS, Folds
 from encryptedstats.tables.questions.question import MODEL_KIND, Question, prepare_question
 from encryptedstats.tables.questions.row_answers import stages_of
@@ -456,8 +456,8 @@ def _check_stored(
     missing = [column for column in needed if column not in every]
     if missing:
         raise SchemaError(
-            f"column {missing[0]} would not be stored with encodings={tuple(encodings)}: add its "
-            "encoding, or folds=",
+            f"column {missing[0]} would not be stored with encodings={tuple(encodings)}: ",
+            store_too(missing[0], encodings),
             code="column-not-stored",
         )
 

@@ -259,7 +259,7 @@ class Connection:
             said = messages.Error(what="", why="", cure="")
         finally:
             response.close()
-        text = f"refuses {said.what}: {said.why}. {said.cure}"
+        text = f"refuses {said.what}: {said.why}. {said.cure[:1].upper()}{said.cure[1:]}"
         text = text if said.what else f"answered {response.status_code}"
         whose = "" if response.url.host == urlsplit(self.url).hostname else "the storage of "
         after = response.headers.get("retry-after", "")

@@ -373,9 +373,13 @@ def _add_positional(
 
 def _read_formula(text: str, known: Mapping[str, inspect.Parameter], name: str) -> dict[str, Any]:
     """Read a formula as the parameter of a regression, or as variable and groups of a test."""
-    if "formula" in known:
-        return {"formula": text}
     left, _, right = text.partition("~")
+    if "formula" in known:
+        followed = _SURVIVAL.fullmatch(left) if "event" in known else None
+        parts = _arguments(followed[1]) if followed else []
+        if len(parts) != 2:
+            return {"formula": text}
+        return {"formula": f"{parts[0]} ~ {right.strip()}", "event": parts[1].strip("`'\"")}
     terms = [one.strip() for one in right.split("+") if one.strip() not in ("", "1")]
     survival = _SURVIVAL.fullmatch(left)
     names = list(known)

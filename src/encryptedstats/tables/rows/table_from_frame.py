@@ -447,6 +447,12 @@ def _level_cure(variable: Variable) -> Cure:
 
 
 def _text_cure(variable: Variable) -> Cure:
+    if variable.dates:
+        return Cure(
+            "read dates",
+            "correct it, or leave it empty if it is missing; the schema has dates here, so make "
+            f"them of text first: df[{variable.name!r}] = pd.to_datetime(df[{variable.name!r}])",
+        )
     return Cure(
         "read text",
         f"correct it, or leave it empty if it is missing; if {variable.name!r} is a category, say "
