@@ -11,6 +11,7 @@ from typing import Any
 import cluster_samples as samples
 import distributed
 import pytest
+import service_samples as service
 from cluster_samples import BLOCKS, FOREST, ROWS, SCHEMA, Hospital
 from procedure_samples import Strongest
 
@@ -284,6 +285,27 @@ def test_a_job_that_is_cancelled_goes_on_when_asked_again(
     assert worker.fit(FOREST, hospital.table, wait=False).id == job.id
     es.cluster.work(tmp_path / "work")
     assert hospital.is_exact(FOREST, worker.result(job))
+
+
+def test_who_waits_for_a_service_without_workers_is_told(
+    tmp_path: Path, hospital: Hospital, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("encryptedstats.workers.worker._IDLE_SECONDS", 0.1)
+    monkeypatch.setattr("encryptedstats.service.server._QUIET_SECONDS", 0.1)
+    with service.Server(tmp_path) as server, server.connect("north") as worker:
+        job = worker.fit(NB, worker.upload(hospital.table), wait=False)
+        reports: list[JobStatus] = []
+
+        def stop(status: JobStatus) -> None:
+            reports.append(status)
+            if len(reports) == 4:
+                worker.cancel(job)
+
+        with (
+            pytest.warns(UserWarning, match="is there one"),
+            pytest.raises(es.WorkerError, check=error("cancelled-job")),
+        ):
+            worker.result(job, progress=stop)
 
 
 def test_a_cancelled_job_ends_on_dask_too(

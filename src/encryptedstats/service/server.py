@@ -53,7 +53,7 @@ from encryptedstats.storage.objects import Store, open_store
 _log = logging.getLogger("encryptedstats.service")
 _RANGE: Final = re.compile("bytes=([0-9]{1,18})-")
 _EVENT_SECONDS: Final = 0.5  # between looks at a job whose events somebody watches
-_QUIET_SECONDS: Final = 15.0  # after which a silent stream says that it lives
+_QUIET_SECONDS: Final = 5.0  # after which a silent stream says that it lives
 _ADDRESS_LENGTH: Final = 60  # of an address in the log: proxies pass on what they are told
 
 

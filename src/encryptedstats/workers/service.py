@@ -220,7 +220,9 @@ class ServiceWorker(Worker):
         self._connection.json("DELETE", f"/v1/jobs/{_id(job)}")
 
     def _events(self, job: WorkerJob) -> Iterator[JobStatus]:
-        """Yield the status after every change; a broken connection is opened again."""
+        """Yield the status after every change, and when the service says that it is still there; a
+        broken connection is opened again.
+        """
         status = self.status(job)
         yield status
         while not status.has_ended:
@@ -232,6 +234,8 @@ class ServiceWorker(Worker):
                             yield status
                             if status.has_ended:
                                 return
+                        elif line.startswith(":"):
+                            yield status
             except self._connection.broken:
                 pass
             time.sleep(_PAUSE)
