@@ -68,7 +68,7 @@ def _measured(case: Case) -> dict[str, Any]:
     sealed = es.Owner(plan).encrypt(schema.table(frame))
     program = sums_program(sealed.facts.circuit(forest, sealed.layout)[0], sealed.source())
     return {
-        "sums_s": _best(lambda: add_up(program, sealed, cores())),
+        "sums_s": _best(lambda: add_up(program, sealed.source(), cores())),
         "total_s": _best(lambda: forest.fit(sealed, progress=False)),
         "planned_s": plan.seconds,
         "products": plan.products,

@@ -134,7 +134,7 @@ def _of_counts(quick: bool) -> list[Case]:
 def _reader(question: es.Question, table: es.Table) -> Callable[[], object]:
     """Return what the owner does with the opened totals of a question."""
     asked = question.in_ids(table.schema)
-    totals = asked._named(table.totals(asked), table.public_schema)
+    totals = asked._name_totals(table.totals(asked), table.public_schema)
     return lambda: asked.read(totals, table.schema, len(table))
 
 
