@@ -231,7 +231,7 @@ def test_places_where_no_file_can_be(
     assert "make it first" in the_error(
         run("key", "make", tmp_path / "no" / "s", tmp_path / "p", *SMALL)
     )
-    assert "no ordinary file" in the_error(
+    assert "is a folder" in the_error(
         run("key", "make", tmp_path / "s", tmp_path, *SMALL, "--force")
     )
     monkeypatch.setattr(os, "access", lambda *_: False)
