@@ -9,8 +9,8 @@ import sys
 import time
 
 import numpy as np
-from concrete import ml  # type: ignore[import-not-found]
-from concrete.ml.sklearn import SGDClassifier  # type: ignore[import-not-found]
+from concrete import ml  # type: ignore[import-not-found]  # in an environment of its own
+from concrete.ml.sklearn import SGDClassifier  # type: ignore[import-not-found]  # in an environment of its own
 
 
 def main() -> None:

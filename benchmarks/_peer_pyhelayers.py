@@ -9,7 +9,7 @@ import sys
 import time
 
 import numpy as np
-import pyhelayers  # type: ignore[import-not-found]
+import pyhelayers  # type: ignore[import-not-found]  # in an environment of its own
 
 
 def main() -> None:

@@ -165,7 +165,7 @@ def _watched() -> Iterator[dict[str, float]]:
 
 def _hottest(profile: cProfile.Profile) -> list[dict[str, Any]]:
     """Return the functions that take most time by themselves."""
-    found = pstats.Stats(profile).stats  # type: ignore[attr-defined]
+    found = pstats.Stats(profile).stats  # type: ignore[attr-defined]  # the stubs of pstats leave it out
     ordered = sorted(found.items(), key=lambda one: -one[1][2])[:_HOTTEST]
     return [
         {

@@ -94,8 +94,9 @@ def rerun(outcomes: Sequence[Outcome], for_pytest: Sequence[str]) -> list[Outcom
 
     A part that ended in any other way than by failing tests is left as it is.
     """
-    failed = [outcome for outcome in outcomes if outcome.code == pytest.ExitCode.TESTS_FAILED]
-    if not failed or sum(len(outcome.failed) for outcome in failed) > _MOST_RERUN:
+    # Without the names of what failed, pytest would run everything.
+    failed = [one for one in outcomes if one.code == pytest.ExitCode.TESTS_FAILED and one.failed]
+    if sum(len(outcome.failed) for outcome in failed) > _MOST_RERUN:
         return list(outcomes)
     settled = list(outcomes)
     for outcome in failed:

@@ -90,6 +90,9 @@ def test_many_failures_and_broken_files_are_not_run_again(
     luck = UNSTABLE.replace('"d"]', '"d", "e", "f", "g"]').replace("len(", "10 > len(")
     (tmp_path / "test_luck.py").write_text(luck.replace("> 1", "> 5"))
     assert run_suite.main(arguments) == 1
+    (tmp_path / "test_luck.py").write_text(UNSTABLE)
+    (tmp_path / "runs").unlink()
+    assert run_suite.main([*arguments, "-p", "no:cacheprovider"]) == 1  # nobody knows which failed
     (tmp_path / "test_luck.py").write_text("import nothing_of_this_name\n")
     assert run_suite.main(arguments) == 1
     assert "again" not in capfd.readouterr().out
